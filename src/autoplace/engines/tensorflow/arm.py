@@ -1,0 +1,144 @@
+"""Arms: whole steps of one model under one placement, on copies of its state.
+
+Several arms of a model exist side by side, compiled, so that they can be timed in turns. The model's own
+variables are never touched until one arm is adopted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from autoplace.engines.tensorflow import seams
+from autoplace.engines.tensorflow.pins import Pins
+from autoplace.engines.tensorflow.state import Copies, owners, state_of
+from autoplace.engines.tensorflow.trace import Trace
+from autoplace.ir import CPU, Device
+
+
+class Feed:
+    """The first batches of a run, again and again, as the step function gets them from `fit`.
+
+    Args:
+        batches: One batch per step of an execution.
+        element_spec: Spec of the iterator that they came from, so that the function traced for it is the
+            one that `fit` goes on with; None for batches that came from no tf.data iterator.
+    """
+
+    def __init__(self, batches: list[Any], element_spec: Any = None) -> None:
+        self.batches = batches
+        self._spec = element_spec
+
+    def dataset(self) -> tf.data.Dataset:
+        """The batches once, in order, with the element spec of their origin."""
+        parts = [tf.data.Dataset.from_tensors(batch) for batch in self.batches]
+        joined = parts[0]
+        for part in parts[1:]:
+            joined = joined.concatenate(part)
+        spec = self._spec
+
+        def widen(*batch: Any) -> Any:
+            # from_tensors knows every dimension; fit's iterator may leave the batch dimension open, and
+            # another spec would be another trace.
+            whole = batch if isinstance(spec, tuple) else batch[0]
+            return tf.nest.map_structure(
+                lambda value, wanted: tf.compat.v1.placeholder_with_default(value, wanted.shape)
+                if isinstance(wanted, tf.TensorSpec)
+                else value,
+                whole,
+                spec,
+            )
+
+        return joined if spec is None else joined.map(widen)
+
+    def once(self, step: str) -> Any:
+        """What one execution of the step's function takes, each batch once."""
+        if step == "predict_step":
+            return list(self.batches)
+        return iter(self.dataset()) if self._spec is not None else iter(self.batches)
+
+    def forever(self, step: str) -> Iterator[Any]:
+        """The same without end, for one execution after the other."""
+        if step != "predict_step" and self._spec is not None:
+            iterator = iter(self.dataset().repeat())
+            while True:
+                yield iterator
+        while True:
+            yield self.once(step)
+
+
+class Arm:
+    """Whole steps of a model under one placement.
+
+    Args:
+        model: The model; built and, for training, compiled.
+        traced: Its trace.
+        devices: Device of each unit; None for TensorFlow's own placement, as plain Keras has it.
+        feed: Batches to run on.
+        step: ``train_step`` or ``predict_step``.
+        without_cudnn: Units whose recurrent layers must run as loops.
+        jit: Leave `jit_compile` as the user has it; only possible where nothing is pinned.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        traced: Trace,
+        devices: Mapping[str, Device] | None,
+        feed: Feed,
+        *,
+        step: str = "train_step",
+        without_cudnn: frozenset[str] = frozenset(),
+        jit: bool = False,
+    ) -> None:
+        self.model = model
+        self.step = step
+        self.devices = devices
+        self.pins = Pins(
+            {path: unit.layer for path, unit in traced.units.items()}, devices, without_cudnn
+        )
+        self._steps_per_call = len(feed.batches)
+        self._feed = feed.forever(step)
+        owner = owners(model, {path: unit.variables for path, unit in traced.units.items()})
+
+        def device_of(variable: keras.Variable) -> Device | None:
+            return None if devices is None else devices.get(owner.get(id(variable), ""), CPU)
+
+        self.copies = Copies(state_of(model), device_of)
+        # Keras 3.15 binds `self.train_step` when it makes the function, earlier versions when they trace it:
+        # so the pins are installed for both.
+        with self.installed(), seams.without_jit(model, active=not jit):
+            self.function: Callable[[Any], Any] = seams.new_function(model, step)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the model be this arm inside: its copies, its pins."""
+        with ExitStack() as stack:
+            stack.enter_context(self.copies.installed(self.model))
+            stack.enter_context(seams.overridden(self.pins.overrides(self.model)))
+            yield
+
+    def run(self) -> int:
+        """Run one execution and wait for it; return the number of steps in it. Call inside `installed`."""
+        result = self.function(next(self._feed))
+        # Reading a value waits for the device: Metal and CUDA run behind.
+        for leaf in keras.tree.flatten(result):
+            if tf.is_tensor(leaf):
+                leaf.numpy()
+                break
+        return self._steps_per_call
+
+    def values(self) -> list[np.ndarray[Any, Any]]:
+        """Return what the arm's floating-point variables hold."""
+        return [tensor.numpy() for tensor in self.copies.tensors if tensor.dtype.is_floating]
+
+    def outputs(self) -> list[np.ndarray[Any, Any]]:
+        """Run one execution and return its floating-point results. Call inside `installed`."""
+        result = self.function(next(self._feed))
+        leaves = [leaf for leaf in keras.tree.flatten(result) if tf.is_tensor(leaf)]
+        return [leaf.numpy() for leaf in leaves if leaf.dtype.is_floating]
