@@ -301,6 +301,16 @@ def set_device(operation: tf.Operation, device: str) -> None:
     operation._set_device(device)
 
 
+def function_graph(graph: tf.Graph, name: str) -> tf.Graph | None:
+    """The graph of a function that an operation of `graph` calls, or None if TensorFlow does not keep it."""
+    while graph is not None:
+        try:
+            return getattr(graph._get_function(name), "graph", None)
+        except (AttributeError, KeyError):
+            graph = getattr(graph, "outer_graph", None)
+    return None
+
+
 def forward_graph(graph: tf.Graph) -> tf.Graph | None:
     """The forward body that a while-loop's or cond's gradient graph belongs to."""
     return getattr(graph, "_forward_graph", None)

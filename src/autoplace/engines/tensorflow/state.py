@@ -62,8 +62,12 @@ class Copies:
         self.tensors = [copy_of(seams.tensor_of(v), device_of(v)) for v in variables]
 
     @contextmanager
-    def installed(self, model: keras.Model) -> Iterator[None]:
-        """Let `model` use the copies inside; its own tensors come back on exit, whatever happened."""
+    def installed(self, model: keras.Model | None = None) -> Iterator[None]:
+        """Put the copies behind the variables; the originals come back on exit, whatever happened.
+
+        Args:
+            model: The model whose optimizers have to find their slots by the copies.
+        """
         originals = [seams.tensor_of(v) for v in self._variables]
         try:
             self._put(self.tensors, model)
@@ -82,10 +86,10 @@ class Copies:
             if original is not tensor:
                 tensor.assign(original.numpy())
 
-    def _put(self, tensors: list[tf.Variable], model: keras.Model) -> None:
+    def _put(self, tensors: list[tf.Variable], model: keras.Model | None) -> None:
         for variable, tensor in zip(self._variables, tensors, strict=True):
             seams.set_tensor(variable, tensor)
-        for optimizer in seams.optimizers_of(model):
+        for optimizer in seams.optimizers_of(model) if model is not None else ():
             seams.reindex(optimizer)
 
 

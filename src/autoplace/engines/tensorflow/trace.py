@@ -8,6 +8,7 @@ layers and operations between layers all look the same. Nothing is executed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,8 +40,12 @@ class Call:
         kwargs: Keyword arguments.
         outputs: What it returned.
         autocast: Dtype to which variables were cast, or None.
+        number: Its place in the order in which calls began.
+        within: `number` of the call that made it, or -1.
     """
 
+    number: int
+    within: int
     method: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -56,7 +61,7 @@ class TracedUnit:
         path: Path of the unit.
         layer: The Keras layer.
         calls: Its calls, in order.
-        children: Layers inside it that are units of their own, by identity of the layer.
+        inner_calls: For a container, the calls that its first call made to layers placed on their own.
         variables: Keras variables that belong to it and to no other unit.
         operations: Operations that the trace made in it.
     """
@@ -64,7 +69,7 @@ class TracedUnit:
     path: str
     layer: keras.layers.Layer
     calls: list[Call]
-    children: list[keras.layers.Layer]
+    inner_calls: list[tuple[keras.layers.Layer, Call]]
     variables: list[keras.Variable]
     operations: list[tf.Operation]
 
@@ -109,7 +114,8 @@ class _Recorder:
         self.root = _Seen(layer=model, path="", parent=None)
         self.seen: dict[int, _Seen] = {id(model): self.root}
         self.owner: dict[tuple[int, str], _Seen] = {}
-        self._running: list[tuple[_Seen, tf.Graph]] = []
+        self._running: list[tuple[_Seen, tf.Graph, int]] = []
+        self._numbers = itertools.count()
         self._paths: set[str] = set()
 
     @contextmanager
@@ -143,7 +149,10 @@ class _Recorder:
         kwargs: dict[str, Any],
     ) -> Any:
         graph = tf.compat.v1.get_default_graph()
-        parent, parent_graph = self._running[-1] if self._running else (self.root, graph)
+        parent, parent_graph, within = (
+            self._running[-1] if self._running else (self.root, graph, -1)
+        )
+        number = next(self._numbers)
         seen = self.seen.get(id(layer))
         if seen is None:
             seen = _Seen(layer=layer, path=self._path(parent, layer), parent=parent)
@@ -152,13 +161,15 @@ class _Recorder:
             parent.has_children = True
             # Called from within a loop's or a branch's graph of its parent: the loop cannot be torn apart.
             parent.is_atomic |= parent_graph is not graph
-        self._running.append((seen, graph))
+        self._running.append((seen, graph, number))
         try:
             outputs = call(*args, **kwargs)
         finally:
             self._running.pop()
         seen.calls.append(
             Call(
+                number=number,
+                within=within,
                 method=method,
                 args=args,
                 kwargs=kwargs,
@@ -284,16 +295,22 @@ def _units(model: keras.Model, recorder: _Recorder) -> dict[str, TracedUnit]:
             path=path,
             layer=seen.layer,
             calls=seen.calls,
-            children=[
-                other.layer
-                for other in homes
-                if other is not seen and other.parent is not None and other.parent.home() is seen
-            ],
+            inner_calls=[] if seen.is_atomic else _inner_calls(seen, homes),
             variables=variables,
             operations=operations,
         )
     order = {(s.path or str(model.name)): i for i, s in enumerate(recorder.seen.values())}
     return dict(sorted(units.items(), key=lambda item: order[item[0]]))
+
+
+def _inner_calls(seen: _Seen, homes: list[_Seen]) -> list[tuple[keras.layers.Layer, Call]]:
+    made = [
+        (other.layer, call)
+        for other in homes
+        for call in other.calls
+        if call.within == seen.calls[0].number
+    ]
+    return sorted(made, key=lambda pair: pair[1].number)
 
 
 def _own_variables(
@@ -346,7 +363,7 @@ def _describe(unit: TracedUnit) -> Unit:
             for t in outputs
         ),
         calls=len(unit.calls),
-        is_container=bool(unit.children),
+        is_container=bool(unit.inner_calls),
         is_random=any(op.type.startswith(("StatelessRandom", *RANDOM)) for op in unit.operations),
     )
 
