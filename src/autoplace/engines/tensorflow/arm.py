@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from autoplace.engines.protocol import Array
 from autoplace.engines.tensorflow import seams
 from autoplace.engines.tensorflow.pins import Pins
 from autoplace.engines.tensorflow.state import Copies, owners, state_of
@@ -32,15 +32,15 @@ class Feed:
 
     def __init__(self, batches: list[Any], element_spec: Any = None) -> None:
         self.batches = batches
-        self._spec = element_spec
+        self.spec = element_spec
 
     def dataset(self) -> tf.data.Dataset:
         """The batches once, in order, with the element spec of their origin."""
-        parts = [tf.data.Dataset.from_tensors(batch) for batch in self.batches]
+        parts = [tf.data.Dataset.from_tensors(_without_none(batch)) for batch in self.batches]
         joined = parts[0]
         for part in parts[1:]:
             joined = joined.concatenate(part)
-        spec = self._spec
+        spec = self.spec
 
         def widen(*batch: Any) -> Any:
             # from_tensors knows every dimension; fit's iterator may leave the batch dimension open, and
@@ -60,16 +60,24 @@ class Feed:
         """What one execution of the step's function takes, each batch once."""
         if step == "predict_step":
             return list(self.batches)
-        return iter(self.dataset()) if self._spec is not None else iter(self.batches)
+        return iter(self.batches) if self.spec is None else iter(self.dataset())
 
     def forever(self, step: str) -> Iterator[Any]:
         """The same without end, for one execution after the other."""
-        if step != "predict_step" and self._spec is not None:
-            iterator = iter(self.dataset().repeat())
+        if step == "predict_step":
             while True:
-                yield iterator
+                yield self.once(step)
+        # Also for batches from train_on_batch: Keras 3.5 traces anew for every Python iterator.
+        iterator = iter(self.dataset().repeat())
         while True:
-            yield self.once(step)
+            yield iterator
+
+
+def _without_none(batch: Any) -> Any:
+    """Drop the absent ends of `(x, y, sample_weight)`: a dataset holds tensors."""
+    while isinstance(batch, tuple) and batch and batch[-1] is None:
+        batch = batch[:-1]
+    return batch
 
 
 class Arm:
@@ -102,7 +110,7 @@ class Arm:
         self.pins = Pins(
             {path: unit.layer for path, unit in traced.units.items()}, devices, without_cudnn
         )
-        self._steps_per_call = len(feed.batches)
+        self.steps_per_run = len(feed.batches)
         self._feed = feed.forever(step)
         owner = owners(model, {path: unit.variables for path, unit in traced.units.items()})
 
@@ -123,22 +131,35 @@ class Arm:
             stack.enter_context(seams.overridden(self.pins.overrides(self.model)))
             yield
 
-    def run(self) -> int:
-        """Run one execution and wait for it; return the number of steps in it. Call inside `installed`."""
-        result = self.function(next(self._feed))
-        # Reading a value waits for the device: Metal and CUDA run behind.
-        for leaf in keras.tree.flatten(result):
-            if tf.is_tensor(leaf):
-                leaf.numpy()
-                break
-        return self._steps_per_call
+    def run(self) -> None:
+        """Run one execution and wait for it. Call inside `installed`."""
+        for leaf in self._execute():
+            # Reading a value waits for the device: Metal and CUDA run behind.
+            leaf.numpy()
+            break
 
-    def values(self) -> list[np.ndarray[Any, Any]]:
-        """Return what the arm's floating-point variables hold."""
-        return [tensor.numpy() for tensor in self.copies.tensors if tensor.dtype.is_floating]
-
-    def outputs(self) -> list[np.ndarray[Any, Any]]:
+    def losses(self) -> list[Array]:
         """Run one execution and return its floating-point results. Call inside `installed`."""
-        result = self.function(next(self._feed))
-        leaves = [leaf for leaf in keras.tree.flatten(result) if tf.is_tensor(leaf)]
-        return [leaf.numpy() for leaf in leaves if leaf.dtype.is_floating]
+        with translated():
+            return [t.numpy() for t in self._execute() if t.dtype.is_floating]
+
+    def _execute(self) -> list[tf.Tensor]:
+        leaves = keras.tree.flatten(self.function(next(self._feed)))
+        return [leaf for leaf in leaves if tf.is_tensor(leaf)]
+
+    def trainable(self) -> list[Array]:
+        """Return the values of the trainable weights. Call inside `installed`."""
+        return [seams.tensor_of(v).numpy() for v in self.model.trainable_variables]
+
+    def reset(self) -> None:
+        """Go back to the model's own state. Call outside `installed`."""
+        self.copies.reset()
+
+    def adopt(self) -> None:
+        """Make this arm the model's own: its tensors, with the model's values, its pins, its function."""
+        self.copies.reset()
+        self.copies.adopt(self.model)
+        self.model.__dict__.update(
+            {name: value for _, name, value in self.pins.overrides(self.model)}
+        )
+        seams.set_function(self.model, self.step, self.function)

@@ -18,10 +18,10 @@ See README.md in this folder for what is guaranteed and the traps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import keras
 import tensorflow as tf
@@ -60,14 +60,17 @@ class Pins:
         self._without_cudnn = without_cudnn
         self._default = tf_name(default)
         self._running: list[str] = []
-        # By graph: the device of the unit that it belongs to, and its entry that is being watched. Weak,
-        # or every retrace of a long run would stay in memory.
+        # Device of the unit that a graph belongs to, and graphs that are being traced. Weak, or every retrace
+        # of a long run would stay in memory.
         self._owner: MutableMapping[tf.Graph, str] = WeakKeyDictionary()
-        self._watched: MutableMapping[tf.Graph, int] = WeakKeyDictionary()
+        self._watched: MutableSet[tf.Graph] = WeakSet()
 
     def overrides(self, model: keras.Model) -> list[seams.Override]:
         """What to set on `model` so that its steps are traced under these pins."""
-        return [(model, step, seams.wrapped(getattr(model, step), self._in_step)) for step in STEPS]
+        return [
+            (model, step, seams.wrapped(seams.unwrapped(model, step), self._in_step))
+            for step in STEPS
+        ]
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
@@ -122,15 +125,20 @@ class Pins:
             outer = getattr(outer, "outer_graph", None)
 
     def _watch(self, graph: tf.Graph) -> None:
-        entry = seams.entry_of(graph)
-        if self._watched.get(graph) == entry:
+        """Settle a graph when its outermost entry ends.
+
+        TensorFlow enters a graph again and again while it is being traced (1,257 times for a step of a small
+        recurrent model), and once more later to add accumulators to a loop's body.
+        """
+        if graph in self._watched:
             return
-        self._watched[graph] = entry
 
         def settle() -> None:
+            self._watched.discard(graph)
             self._settle(graph)
 
-        seams.on_exit(graph, settle)
+        if seams.on_exit(graph, settle):
+            self._watched.add(graph)
 
     def _device_of(self, op: tf.Operation) -> str:
         """The device function: TensorFlow applies it to each new operation, after any inner `tf.device`."""

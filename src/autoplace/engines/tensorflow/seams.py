@@ -28,6 +28,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
+from keras.src.models.functional import Functional
 from keras.src.trainers.data_adapters import data_adapter_utils
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import dtypes, func_graph, kernels, op_def_registry
@@ -58,16 +59,26 @@ def overridden(overrides: Sequence[Override]) -> Iterator[None]:
                 attributes[name] = value
 
 
-def wrapped(
-    method: Callable[..., Any], around: Callable[..., Any]
-) -> Callable[..., Any]:
+def wrapped(method: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
     """Return `method` run by `around(method, *args, **kwargs)`, with its signature kept for Keras."""
 
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
         return around(method, *args, **kwargs)
 
+    vars(run)[OURS] = True
     return run
+
+
+OURS = "_autoplace_override"
+
+
+def unwrapped(instance: object, name: str) -> Callable[..., Any]:
+    """Return a method of an instance without an override that `wrapped` made and that is still set."""
+    method: Callable[..., Any] = getattr(instance, name)
+    while getattr(method, OURS, False):
+        method = method.__wrapped__  # type: ignore[attr-defined]  # functools.wraps sets it
+    return method
 
 
 def call_methods(layer: keras.layers.Layer) -> tuple[str, ...]:
@@ -79,6 +90,29 @@ def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Every layer below `model` that Keras tracks, and `model` itself first."""
     layers: list[keras.layers.Layer] = model._flatten_layers(include_self=True)
     return layers
+
+
+def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Layers directly inside a layer."""
+    inside: list[keras.layers.Layer] = layer._layers
+    return inside
+
+
+def kind_of(model: keras.Model) -> str:
+    """`sequential`, `functional` or `subclassed`."""
+    if isinstance(model, keras.Sequential):
+        return "sequential"
+    return "functional" if isinstance(model, Functional) else "subclassed"
+
+
+def example_inputs(model: keras.Model) -> Any:
+    """Zeros of the shapes and dtypes that a functional model takes; open dimensions are 1."""
+    return keras.tree.map_structure(
+        lambda t: tf.zeros([1 if d is None else d for d in t.shape], t.dtype)
+        if t.dtype != "string"
+        else tf.fill([1 if d is None else d for d in t.shape], ""),
+        model._inputs_struct if hasattr(model, "_inputs_struct") else model.inputs,
+    )
 
 
 def recurrent_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
@@ -222,6 +256,11 @@ def new_function(model: keras.Model, step: str) -> Callable[[Any], Any]:
         setattr(model, name, before)
 
 
+def set_function(model: keras.Model, step: str, function: Callable[[Any], Any] | None) -> None:
+    """Make `function` the one that `fit`, `evaluate` or `predict` calls; None lets Keras make it anew."""
+    setattr(model, STEP_FUNCTIONS[step][1], function)
+
+
 def takes_training(model: keras.Model) -> bool:
     """Whether the model's `call` has an argument `training`."""
     return bool(model._call_has_training_arg)
@@ -286,11 +325,6 @@ def on_exit(graph: tf.Graph, function: Callable[[], None]) -> bool:
         return False
     graph._add_scope_exit_callback(function)
     return True
-
-
-def entry_of(graph: tf.Graph) -> int:
-    """Identifies the current entry of a FuncGraph: it may be entered more than once."""
-    return id(getattr(graph, "_scope_exit_callbacks", None))
 
 
 def set_device(operation: tf.Operation, device: str) -> None:

@@ -21,9 +21,15 @@ Pass = Literal["forward", "gradient", "step"]
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
+# The change of all weights together over the checked steps, as a relative Euclidean norm. Wide on purpose: Adam
+# divides a gradient by its own size, so that a gradient that is pure rounding noise (a bias before
+# BatchNormalization) moves its weight by a whole learning rate in a random direction. One element in a hundred
+# doing so gives 2·sqrt(0.01) = 0.2. Wrong gradients of a layer give about 1; those of a small layer are found by
+# the unit's own comparison.
+UPDATE = 0.25
+
 # Multiples of u. Forward: sqrt(n) for n = 2**20 terms, times 4 for two devices and a nonlinearity. Gradients
-# run through two such passes. A whole step adds the optimizer: Adam divides by sqrt(v), which turns the sign
-# of a gradient near zero into a change of a whole learning rate; see `parity.step_difference`.
+# run through two such passes; the results of a few whole steps through more.
 FACTORS: dict[Pass, float] = {"forward": 2.0**12, "gradient": 2.0**13, "step": 2.0**14}
 
 
@@ -55,3 +61,10 @@ def scaled_difference(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic
     if difference == 0.0:
         return 0.0
     return difference / scale if scale > 0.0 else float("inf")
+
+
+def lost_finiteness(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic]) -> bool:
+    """Return whether `got` has a NaN or Inf where `want` is finite."""
+    if got.shape != want.shape or want.dtype.kind not in "fV":
+        return False
+    return bool((~np.isfinite(got.astype(np.float64)) & np.isfinite(want.astype(np.float64))).any())

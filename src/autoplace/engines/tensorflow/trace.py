@@ -242,7 +242,7 @@ def trace(
     return Trace(
         graph=LayerGraph(
             model_name=str(model.name),
-            model_kind=_kind(model),
+            model_kind=seams.kind_of(model),
             batch_size=0 if first is None else int(first.shape[0]),
             units=tuple(_describe(unit) for unit in units.values()),
             edges=tuple(_edges(graph, recorder, units)),
@@ -262,14 +262,6 @@ def _forward(model: keras.Model, batch: Any, step: str) -> None:
     y_pred = model(x, training=training) if seams.takes_training(model) else model(x)
     if training:
         seams.build_compiled_state(model, y, y_pred)
-
-
-def _kind(model: keras.Model) -> str:
-    from keras.src.models.functional import Functional
-
-    if isinstance(model, keras.Sequential):
-        return "sequential"
-    return "functional" if isinstance(model, Functional) else "subclassed"
 
 
 # ------------------------------------------------------------------------------------------- units

@@ -6,13 +6,15 @@ with its inner units replaced by their recorded outputs, so that only its own op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from autoplace.engines.protocol import Array, NotProbeableError
 from autoplace.engines.tensorflow import kernels, seams
 from autoplace.engines.tensorflow.devices import tf_name
 from autoplace.engines.tensorflow.pins import Pins
@@ -20,12 +22,23 @@ from autoplace.engines.tensorflow.state import Copies
 from autoplace.engines.tensorflow.trace import Call, Trace, TracedUnit
 from autoplace.ir import CPU, Device
 
-Array = np.ndarray[Any, Any]
 PATH_THROUGH = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "ExpandDims"})
 
 
-class NotProbeableError(Exception):
-    """The unit cannot be run alone: an argument is no plain tensor of known shape."""
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn whatever a unit raises when it is run alone into `NotProbeableError`.
+
+    A layer's code is the user's and may raise anything outside of its model; that is a reason not to place it,
+    not to end the training.
+    """
+    try:
+        yield
+    except NotProbeableError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        raise NotProbeableError(f"{type(error).__name__}: {text}") from error
 
 
 class UnitInputs:
@@ -100,8 +113,10 @@ class UnitProbe:
         self._forward = self._compiled(self._run)
         self._cotangents = self._make_cotangents()
         self._train = self._compiled(self._run_with_gradients)
-        self._optimizer = optimizer
+        # Of a loss-scaling wrapper the inner one does the work; scaling is not a unit's.
+        self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         self._update: Callable[..., Any] | None = None
+        self._has_gradient = optimizer is not None and bool(self._cotangents)
 
     # ----------------------------------------------------------------------------------- passes
 
@@ -109,8 +124,10 @@ class UnitProbe:
         """Return a function that runs the forward pass `repeats` times and waits for it."""
         return self._repeated(self._forward, self._tensors, repeats)
 
-    def train(self, repeats: int) -> Callable[[], None]:
-        """Return a function that runs forward and gradients `repeats` times and waits for it."""
+    def train(self, repeats: int) -> Callable[[], None] | None:
+        """Return a function that runs forward and gradients, or None where nothing has a gradient."""
+        if not self._has_gradient:
+            return None
         return self._repeated(self._train, (*self._tensors, *self._cotangents), repeats)
 
     def update(self, repeats: int) -> Callable[[], None] | None:
@@ -124,15 +141,20 @@ class UnitProbe:
     def results(self) -> tuple[list[Array], list[Array]]:
         """Run once and return the values of the forward pass and of all gradients."""
         self._copies.reset()
-        with self._copies.installed():
+        with translated(), self._copies.installed():
             outputs = self._forward(*self._tensors)
-            gradients = self._train(*self._tensors, *self._cotangents)
+            gradients: list[tf.Tensor] = []
+            if self._has_gradient:
+                gradients = self._train(*self._tensors, *self._cotangents)
         return [t.numpy() for t in outputs], [t.numpy() for t in gradients]
 
     def missing_kernels(self) -> list[str]:
-        """Return the operations on data, of both passes, for which the accelerator has no kernel."""
-        with self._copies.installed():
-            concrete = self._train.get_concrete_function(*self._tensors, *self._cotangents)
+        """Return the operations on data, of all passes, for which the accelerator has no kernel."""
+        function, arguments = self._forward, self._tensors
+        if self._has_gradient:
+            function, arguments = self._train, (*self._tensors, *self._cotangents)
+        with translated(), self._copies.installed():
+            concrete = function.get_concrete_function(*arguments)
         return kernels.missing(kernels.operations_of(concrete.graph))
 
     # ------------------------------------------------------------------------------------ inside
@@ -196,6 +218,7 @@ class UnitProbe:
                 made.append(tf.identity(tf.cast(value, output.dtype)))
         return tuple(made)
 
+    @translated()
     def _compiled_update(self, optimizer: keras.optimizers.Optimizer) -> Any:
         twin = type(optimizer).from_config(optimizer.get_config())
         with tf.device(self._where):
@@ -222,7 +245,7 @@ class UnitProbe:
         those whose results nobody takes are dropped. So every repeat has arguments of its own, though they
         hold the same tensors, and all results are returned.
         """
-        with self._copies.installed():
+        with translated(), self._copies.installed():
             concrete = function.get_concrete_function(*arguments)
 
         def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
@@ -245,7 +268,8 @@ class UnitProbe:
         many = tf.function(run, autograph=False, jit_compile=False).get_concrete_function(*given)
 
         def call() -> None:
-            many(*given)[0].numpy()
+            with translated():
+                many(*given)[0].numpy()
 
         return call
 
