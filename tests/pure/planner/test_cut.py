@@ -350,6 +350,6 @@ def test_costs_beyond_64_bits_are_an_error() -> None:
 def test_oracle_refuses_what_it_cannot_try() -> None:
     """More than twenty free units would take hours."""
     paths = [f"u{index}" for index in range(21)]
-    costs = costs_of(**dict.fromkeys(paths, (1, 1)))
+    costs = costs_of(0, 0, **dict.fromkeys(paths, (1, 1)))
     with pytest.raises(PlannerInputError, match="too many"):
         planner.solve_exhaustively(graph_of(*paths), costs)
