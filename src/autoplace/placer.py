@@ -214,7 +214,8 @@ class Placer:
                 fix="call model.compile(...) first",
             )
 
-    def _is_trivial(self) -> bool:
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to place: no accelerator, mode off, or a distribution strategy."""
         return bool(self._trivial_reason())
 
     def _trivial_reason(self) -> str:

@@ -37,6 +37,9 @@ class UnitProbe(Protocol):
     def results(self) -> tuple[list[Array], list[Array]]:
         """Run once from the model's own state; return the outputs and the gradients."""
 
+    def outputs(self) -> list[Array]:
+        """Run the forward pass once from the model's own state; return its outputs."""
+
     def missing_kernels(self) -> list[str]:
         """Return the operations for which the accelerator has no kernel."""
 

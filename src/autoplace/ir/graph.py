@@ -121,12 +121,17 @@ class LayerGraph:
 
     @cached_property
     def signature(self) -> str:
-        """Hash of all units and edges: equal for models on which the same plan can be used."""
+        """Hash of all units and edges, but for names: equal for models that can have the same plan.
+
+        A notebook cell that is run again builds the same model with other layer names.
+        """
         digest = hashlib.sha256()
+        number = {unit.path: str(i) for i, unit in enumerate(self.units)}
         for unit in self.units:
-            digest.update(f"{unit.path}|{unit.signature}|{unit.calls}\n".encode())
+            digest.update(f"{unit.class_name}|{unit.signature}|{unit.calls}\n".encode())
         for edge in self.edges:
-            digest.update(f"{edge.source}>{edge.target}|{edge.size_bytes}|{edge.has_gradient}\n".encode())
+            ends = f"{number.get(edge.source, INPUT)}>{number[edge.target]}"
+            digest.update(f"{ends}|{edge.size_bytes}|{edge.has_gradient}\n".encode())
         return digest.hexdigest()[:32]
 
 

@@ -18,7 +18,9 @@ from autoplace.probe.clock import WARM_RUNS, interleaved, time_once
 SMALL_NS = 3_000_000
 REPEATS = 5
 ROUNDS = 7
-ROUNDS_LARGE = 4
+ROUNDS_LARGE = 3
+# The canary of a cached plan complains where a unit was faster by this factor and now is slower.
+CLEAR = 1.5
 
 Timing = Callable[[], AbstractContextManager[object]]
 
@@ -96,17 +98,24 @@ class UnitMeter:
         return result
 
     def check(self, unit: Unit, known: Mapping[Device, UnitCost]) -> bool:
-        """Return whether a unit is still right, and as fast on either device in comparison, as is `known`.
+        """Return whether a unit is still right, and still faster on the device on which it was.
 
-        Times of a machine drift twofold between days; what must hold is which device is faster, where it was
-        clearly so.
+        Only its forward pass is compiled and run. Times of a machine drift twofold between days; what must
+        hold is which device is faster, where that was clear.
         """
-        row, verdict = self._measure(unit, deadline=0.0)
-        if not verdict.is_ok:
+        try:
+            probes = dict(self._session.probes(unit.path))
+            got, want = probes[self._accelerator].outputs(), probes[CPU].outputs()
+            if self._compare("output", got, want, is_gradient=False) is not None:
+                return False
+            times = self._time_pass(
+                {device: probe.forward for device, probe in probes.items()}, deadline=0.0
+            )
+        except NotProbeableError:
             return False
-        before = known[self._accelerator].total_ns / max(known[CPU].total_ns, 1)
-        now = row[self._accelerator].total_ns / max(row[CPU].total_ns, 1)
-        return not (before > 1.5 and now < 1) and not (before < 1 / 1.5 and now > 1)
+        before = known[self._accelerator].forward_ns / max(known[CPU].forward_ns, 1)
+        now = times[self._accelerator] / max(times[CPU], 1)
+        return not (before > CLEAR and now < 1) and not (before < 1 / CLEAR and now > 1)
 
     # ------------------------------------------------------------------------------------ inside
 
@@ -172,12 +181,12 @@ class UnitMeter:
     def _time(
         self, probes: Mapping[Device, UnitProbe], deadline: float
     ) -> dict[Device, UnitCost]:
-        by_pass: dict[str, dict[Device, int]] = {}
-        with self._timing():
-            for name in ("forward", "train", "update"):
-                by_pass[name] = self._time_pass(
-                    {device: getattr(probe, name) for device, probe in probes.items()}, deadline
-                )
+        by_pass = {
+            name: self._time_pass(
+                {device: getattr(probe, name) for device, probe in probes.items()}, deadline
+            )
+            for name in ("forward", "train", "update")
+        }
         return {
             device: UnitCost(
                 forward_ns=by_pass["forward"].get(device, 0),
@@ -196,18 +205,20 @@ class UnitMeter:
         once = {device: run for device, make in makers.items() if (run := make(1)) is not None}
         if not once:
             return {}
-        for run in once.values():
-            for _ in range(WARM_RUNS):
-                run()
-        if max(time_once(run) for run in once.values()) > SMALL_NS:
-            samples = interleaved(once, rounds=ROUNDS_LARGE, deadline=deadline, warm_runs=0)
-            return {device: round(statistics.median(s)) for device, s in samples.items()}
+        with self._timing():
+            for run in once.values():
+                for _ in range(WARM_RUNS):
+                    run()
+            if max(time_once(run) for run in once.values()) > SMALL_NS:
+                samples = interleaved(once, rounds=ROUNDS_LARGE, deadline=deadline, warm_runs=0)
+                return {device: round(statistics.median(s)) for device, s in samples.items()}
         runs: dict[tuple[Device, int], Run] = {(device, 1): run for device, run in once.items()}
         for device in once:
             many = makers[device](REPEATS)
             if many is not None:
                 runs[device, REPEATS] = many
-        times = interleaved(runs, rounds=ROUNDS, deadline=deadline)
+        with self._timing():
+            times = interleaved(runs, rounds=ROUNDS, deadline=deadline)
         return {
             device: max(
                 0,

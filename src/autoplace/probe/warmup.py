@@ -30,6 +30,7 @@ from autoplace.ir import (
     Plan,
     ProbeSummary,
     TransferCost,
+    Unit,
     Verdict,
 )
 from autoplace.probe import gate, transfers
@@ -151,24 +152,40 @@ class _Warmup:
 
     def cached(self) -> Outcome | None:
         """The plan decided for this model on this machine, if a few units still behave as they did."""
-        plan = self._cache.plan(self._key())
-        if plan is None:
+        known = self._cache.plan(self._key())
+        if known is None or len(known.graph.units) != len(self._graph.units):
             return None
-        try:
-            plan = plan.for_graph(self._graph)
-        except ValueError:
-            return None
+        # The same model built again has other layer names; the order of its units is the same.
+        name = {
+            old.path: new.path
+            for old, new in zip(known.graph.units, self._graph.units, strict=True)
+        }
+        costs = CostTable(
+            units={name[path]: row for path, row in known.costs.units.items()},
+            transfers=known.costs.transfers,
+        )
+        verdicts = {name[path]: verdict for path, verdict in known.verdicts.items()}
         meter = UnitMeter(
             self._engine, self._session, self._accelerator, self._timing, self._cache
         )
         with self._session.undisturbed():
-            for path in self._canaries(plan):
-                if not meter.check(self._graph.unit(path), plan.costs.units[path]):
+            for unit in self._canaries(costs, verdicts):
+                if not meter.check(unit, costs.units[unit.path]):
                     return None
+        devices = {name[path]: device for path, device in known.devices.items()}
+        plan = self._plan(
+            devices,
+            costs=costs,
+            verdicts=verdicts,
+            step_times=known.step_times,
+            gate=known.gate,
+            parity=known.parity,
+            events=list(known.events),
+        )
+        arm = self._arm(devices, plan.choice)
         found = len({unit.signature for unit in self._graph.units})
         probe = ProbeSummary(seconds=time.monotonic() - self._start, from_cache=found)
-        plan = replace(plan, probe=probe, machine=self._machine)
-        return Outcome(plan=plan, arm=self._arm(plan.devices, plan.choice))
+        return Outcome(plan=replace(plan, probe=probe), arm=arm)
 
     # ---------------------------------------------------------------------------- with measuring
 
@@ -328,19 +345,18 @@ class _Warmup:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
-    def _canaries(self, plan: Plan) -> Iterator[str]:
+    def _canaries(self, costs: CostTable, verdicts: Mapping[str, Verdict]) -> list[Unit]:
         """The few cheap units on which most depends: where the two devices differ most."""
-        differences: dict[str, int] = {}
-        for unit in plan.graph.units:
-            row = plan.costs.units.get(unit.path, {})
-            verdict = plan.verdicts.get(unit.path)
+        differences: list[tuple[int, Unit]] = []
+        for unit in self._graph.units:
+            row, verdict = costs.units.get(unit.path, {}), verdicts.get(unit.path)
             if len(row) < 2 or verdict is None or not verdict.is_ok:
                 continue
             times = [cost.total_ns for cost in row.values()]
             if sum(times) <= CANARY_NS:
-                differences[unit.path] = abs(times[0] - times[1])
-        ordered = sorted(differences, key=lambda path: -differences[path])
-        yield from ordered[:CANARY_UNITS]
+                differences.append((abs(times[0] - times[1]), unit))
+        differences.sort(key=lambda pair: -pair[0])
+        return [unit for _, unit in differences[:CANARY_UNITS]]
 
 
 _WRONG = frozenset({"wrong", "non_finite", "crashes", "hangs"})

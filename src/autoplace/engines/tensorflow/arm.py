@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from autoplace.engines.protocol import Array
 from autoplace.engines.tensorflow import seams
+from autoplace.engines.tensorflow.failures import translated
 from autoplace.engines.tensorflow.pins import Pins
 from autoplace.engines.tensorflow.state import Copies, owners, state_of
 from autoplace.engines.tensorflow.trace import Trace
@@ -54,7 +55,11 @@ class Feed:
                 spec,
             )
 
-        return joined if spec is None else joined.map(widen)
+        options = tf.data.Options()
+        # Trap (TensorFlow 2.21): with autotuning, dropping an iterator waits for its model thread, which
+        # sleeps up to a minute: 8 to 22 s were seen.
+        options.autotune.enabled = False
+        return (joined if spec is None else joined.map(widen)).with_options(options)
 
     def once(self, step: str) -> Any:
         """What one execution of the step's function takes, each batch once."""

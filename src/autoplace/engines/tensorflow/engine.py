@@ -18,8 +18,9 @@ from autoplace.engines.tensorflow import (
     transfers,
 )
 from autoplace.engines.tensorflow.arm import Arm, Feed
+from autoplace.engines.tensorflow.failures import translated
 from autoplace.engines.tensorflow.trace import trace
-from autoplace.engines.tensorflow.unit_probe import UnitInputs, translated
+from autoplace.engines.tensorflow.unit_probe import UnitInputs
 from autoplace.engines.tensorflow.unit_probe import UnitProbe as TensorFlowUnitProbe
 from autoplace.ir import CPU, Device, Machine
 

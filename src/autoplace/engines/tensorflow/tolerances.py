@@ -50,14 +50,18 @@ def scaled_difference(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic
         return float("inf")
     if want.dtype.kind not in "fV" or want.size == 0:
         return 0.0 if np.array_equal(got, want) else float("inf")
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    finite = np.isfinite(b)
-    if not np.array_equal(finite, np.isfinite(a)):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-    scale = float(np.abs(b[finite]).max())
-    difference = float(np.abs(a[finite] - b[finite]).max())
+    wide = np.float32 if want.dtype == np.float32 else np.float64
+    a, b = got.astype(wide, copy=False), want.astype(wide, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
+    if not (np.isfinite(difference) and np.isfinite(scale)):
+        finite = np.isfinite(b)
+        if not np.array_equal(finite, np.isfinite(a)):
+            return float("inf")
+        if not finite.any():
+            return 0.0
+        difference = float(np.abs(a[finite] - b[finite]).max())
+        scale = float(np.abs(b[finite]).max())
     if difference == 0.0:
         return 0.0
     return difference / scale if scale > 0.0 else float("inf")

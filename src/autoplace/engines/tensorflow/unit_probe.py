@@ -6,8 +6,7 @@ with its inner units replaced by their recorded outputs, so that only its own op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -17,28 +16,13 @@ import tensorflow as tf
 from autoplace.engines.protocol import Array, NotProbeableError
 from autoplace.engines.tensorflow import kernels, seams
 from autoplace.engines.tensorflow.devices import tf_name
+from autoplace.engines.tensorflow.failures import translated
 from autoplace.engines.tensorflow.pins import Pins
 from autoplace.engines.tensorflow.state import Copies
 from autoplace.engines.tensorflow.trace import Call, Trace, TracedUnit
 from autoplace.ir import CPU, Device
 
 PATH_THROUGH = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "ExpandDims"})
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn whatever a unit raises when it is run alone into `NotProbeableError`.
-
-    A layer's code is the user's and may raise anything outside of its model; that is a reason not to place it,
-    not to end the training.
-    """
-    try:
-        yield
-    except NotProbeableError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        raise NotProbeableError(f"{type(error).__name__}: {text}") from error
 
 
 class UnitInputs:
@@ -140,13 +124,18 @@ class UnitProbe:
 
     def results(self) -> tuple[list[Array], list[Array]]:
         """Run once and return the values of the forward pass and of all gradients."""
+        outputs = self.outputs()
+        gradients: list[tf.Tensor] = []
+        if self._has_gradient:
+            with translated(), self._copies.installed():
+                gradients = self._train(*self._tensors, *self._cotangents)
+        return outputs, [t.numpy() for t in gradients]
+
+    def outputs(self) -> list[Array]:
+        """Run the forward pass once, from the model's own state, and return its values."""
         self._copies.reset()
         with translated(), self._copies.installed():
-            outputs = self._forward(*self._tensors)
-            gradients: list[tf.Tensor] = []
-            if self._has_gradient:
-                gradients = self._train(*self._tensors, *self._cotangents)
-        return [t.numpy() for t in outputs], [t.numpy() for t in gradients]
+            return [t.numpy() for t in self._forward(*self._tensors)]
 
     def missing_kernels(self) -> list[str]:
         """Return the operations on data, of all passes, for which the accelerator has no kernel."""
