@@ -1,0 +1,92 @@
+"""Keras models whose layers run where the train step is fastest, and right.
+
+    import autoplace
+    model = autoplace.SmartModel(inputs, outputs)
+
+Everything is imported on first use, so that `import autoplace` is quick and touches no device.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoplace import sim as sim
+    from autoplace.errors import AutoplaceError as AutoplaceError
+    from autoplace.ir import Plan as Plan
+    from autoplace.model import SmartModel as SmartModel
+    from autoplace.model import SmartSequential as SmartSequential
+    from autoplace.model import report as report
+    from autoplace.model import smart as smart
+    from autoplace.rules import Policy as Policy
+    from autoplace.rules import get_policy as get_policy
+    from autoplace.rules import set_policy as set_policy
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AutoplaceError",
+    "Plan",
+    "Policy",
+    "SmartModel",
+    "SmartSequential",
+    "__version__",
+    "get_policy",
+    "report",
+    "set_policy",
+    "sim",
+    "smart",
+]
+
+_HOME = {
+    "AutoplaceError": "autoplace.errors",
+    "Plan": "autoplace.ir",
+    "Policy": "autoplace.rules",
+    "SmartModel": "autoplace.model",
+    "SmartSequential": "autoplace.model",
+    "get_policy": "autoplace.rules",
+    "set_policy": "autoplace.rules",
+    "smart": "autoplace.model",
+}
+_MODULES = frozenset({"report", "sim"})
+
+# A room and a public function share the name `report`; so the room can be called.
+_CALLABLE_MODULES = {"report": ("autoplace.model", "report")}
+
+
+class _CallableModule(ModuleType):
+    """A room that is also the function of its name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        home, name = _CALLABLE_MODULES[self.__name__.rpartition(".")[2]]
+        return getattr(importlib.import_module(home), name)(*args, **kwargs)
+
+
+class _Package(ModuleType):
+    """This package. Python's import sets a submodule as an attribute of it: the moment to make it callable."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _CALLABLE_MODULES and isinstance(value, ModuleType):
+            value.__class__ = _CallableModule
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public name `name` on first use."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from autoplace.errors import PlannerInputError
 from autoplace.ir import CPU, GPU, INPUT, CostTable, Device, LayerGraph
-from autoplace.planner.groups import group_units
+from autoplace.planner.groups import Group, group_units
 from autoplace.planner.objective import (
     Solution,
     Tensor,
@@ -23,7 +23,7 @@ from autoplace.planner.objective import (
     transfer_ns,
 )
 
-_SOURCE, _SINK = 0, 1
+SOURCE, SINK = 0, 1
 _LIMIT = 2**63  # OR-tools computes in signed 64-bit integers
 
 
@@ -54,15 +54,7 @@ def solve(
         PlannerInputError: AP406, for costs that are missing, or that 64 bits cannot hold.
     """
     groups = group_units(graph, costs, fixed=fixed, together=together, devices=devices)
-    network = _Network(costs, devices)
-    for group in groups:
-        node = network.node_on(group.device)
-        for path in group.paths:
-            network.nodes[path] = node
-            if group.device is None:
-                network.add_unit(node, path, graph.by_path[path].calls)
-    for tensor in tensors_of(graph):
-        network.add_tensor(tensor)
+    network = build_network(graph, costs, groups, devices)
     on_second = network.source_side()
     placement = {
         unit.path: devices[1] if network.nodes[unit.path] in on_second else devices[0]
@@ -71,21 +63,45 @@ def solve(
     return Solution(devices=placement, step_ns=predict_step_ns(graph, costs, placement))
 
 
-class _Network:
-    """Arcs under construction. ``devices[1]`` is the source, since its side comes out as small as can be."""
+def build_network(
+    graph: LayerGraph,
+    costs: CostTable,
+    groups: tuple[Group, ...],
+    devices: tuple[Device, Device],
+) -> Network:
+    """Return the network whose minimum cuts are the best placements of `groups`."""
+    network = Network(costs, devices)
+    for group in groups:
+        node = network.node_on(group.device)
+        for path in group.paths:
+            network.nodes[path] = node
+            if group.device is None:
+                network.add_unit(node, path, graph.by_path[path].calls)
+    for tensor in tensors_of(graph):
+        network.add_tensor(tensor)
+    return network
+
+
+class Network:
+    """Arcs under construction. ``devices[1]`` is the source, since its side comes out as small as can be.
+
+    Attributes:
+        nodes: Node by unit path; 0 is the source, 1 the sink.
+        arcs: Capacity in nanoseconds by tail and head.
+    """
 
     def __init__(self, costs: CostTable, devices: tuple[Device, Device]) -> None:
         self.nodes: dict[str, int] = {}
+        self.arcs: dict[tuple[int, int], int] = {}
         self._costs = costs
         self._devices = devices
-        self._arcs: dict[tuple[int, int], int] = {}
         self._next = 2
 
     def node_on(self, device: Device | None) -> int:
         """Return the node of a group: a terminal where its device is known."""
         if device is None:
             return self._new_node()
-        return _SINK if device == self._devices[0] else _SOURCE
+        return SINK if device == self._devices[0] else SOURCE
 
     def add_unit(self, node: int, path: str, calls: int) -> None:
         """Make `node` pay what the unit costs more on one device than on the other."""
@@ -93,16 +109,16 @@ class _Network:
             step_cost_ns(self._costs.units[path][device], calls) for device in self._devices
         )
         if first > second:
-            self._add(_SOURCE, node, first - second)
+            self._add(SOURCE, node, first - second)
         else:
-            self._add(node, _SINK, second - first)
+            self._add(node, SINK, second - first)
 
     def add_tensor(self, tensor: Tensor) -> None:
         """Make crossing the cut cost the transfer of `tensor` and of its gradients."""
         targets = tuple({self.nodes[path]: None for path in tensor.targets})
         if tensor.source == INPUT:
-            self._to_first(tensor.size_bytes, CPU, _SOURCE, targets)
-            self._to_second(tensor.size_bytes, CPU, _SINK, targets)
+            self._to_first(tensor.size_bytes, CPU, SOURCE, targets)
+            self._to_second(tensor.size_bytes, CPU, SINK, targets)
             return
         home = self.nodes[tensor.source]
         others = tuple(node for node in targets if node != home)
@@ -123,7 +139,7 @@ class _Network:
         # Imported here: 0.04 s, and only whoever solves has to have it.
         from ortools.graph.python import max_flow
 
-        total_ns = sum(self._arcs.values())
+        total_ns = sum(self.arcs.values())
         if total_ns >= _LIMIT:
             raise PlannerInputError(
                 "the costs are too large to be solved for",
@@ -132,9 +148,9 @@ class _Network:
                 fix="look for a broken measurement; costs are nanoseconds per step",
             )
         flow = max_flow.SimpleMaxFlow()
-        for (tail, head), capacity_ns in self._arcs.items():
+        for (tail, head), capacity_ns in self.arcs.items():
             flow.add_arc_with_capacity(tail, head, capacity_ns)
-        status = flow.solve(_SOURCE, _SINK)
+        status = flow.solve(SOURCE, SINK)
         if status != flow.OPTIMAL:
             raise PlannerInputError(
                 "the solver did not find the optimum",
@@ -142,7 +158,7 @@ class _Network:
                 received=str(status),
                 fix="report this with the graph and the costs",
             )
-        return {_SOURCE, *flow.get_source_side_min_cut()}
+        return {SOURCE, *flow.get_source_side_min_cut()}
 
     def _to_first(
         self, size_bytes: int, origin: Device, home: int, targets: tuple[int, ...]
@@ -176,7 +192,7 @@ class _Network:
 
     @staticmethod
     def _can_cross(tail: int, head: int) -> bool:
-        return tail != _SINK and head != _SOURCE
+        return tail != SINK and head != SOURCE
 
     def _new_node(self) -> int:
         self._next += 1
@@ -186,4 +202,4 @@ class _Network:
         # From a shared node no arc has to be wider than what can flow into it, so none is infinite.
         if tail != head and capacity_ns > 0:
             key = (tail, head)
-            self._arcs[key] = self._arcs.get(key, 0) + int(capacity_ns)
+            self.arcs[key] = self.arcs.get(key, 0) + int(capacity_ns)

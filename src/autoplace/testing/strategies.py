@@ -65,16 +65,16 @@ def layer_graphs(draw: st.DrawFn, max_units: int = 8) -> LayerGraph:
         later = paths[position:]
         for number in range(draw(st.integers(0, 2)) if later else 0):
             size_bytes = draw(st.integers(0, 2**22))
-            for target in draw(st.lists(st.sampled_from(later), max_size=4)):
-                edges.append(
-                    Edge(
-                        source=source,
-                        target=target,
-                        size_bytes=size_bytes,
-                        tensor=f"{source}:{number}",
-                        has_gradient=draw(st.booleans()),
-                    )
+            edges.extend(
+                Edge(
+                    source=source,
+                    target=target,
+                    size_bytes=size_bytes,
+                    tensor=f"{source}:{number}",
+                    has_gradient=draw(st.booleans()),
                 )
+                for target in draw(st.lists(st.sampled_from(later), max_size=4))
+            )
     return LayerGraph(
         model_name="drawn",
         model_kind="functional",
