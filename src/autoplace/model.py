@@ -6,6 +6,8 @@ every decision to their `Placer`.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import keras
@@ -24,6 +26,7 @@ from autoplace.rules import Policy
 
 
 _PLACER = "_autoplace_placer"
+_FIT = inspect.signature(keras.Model.fit)
 
 
 class SmartModel(keras.Model):
@@ -123,6 +126,14 @@ class SmartModel(keras.Model):
         """As `keras.Model.compile`; a plan that was measured before is forgotten."""
         super().compile(*args, **kwargs)
         placer_of(self).on_compile()
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
+        """As `keras.Model.fit`, after a warmup where there is no plan yet."""
+        arguments = _FIT.bind(self, *args, **kwargs).arguments
+        placer_of(self).before_fit(dict(arguments))
+        history: keras.callbacks.History = super().fit(*args, **kwargs)
+        return history
 
     def make_train_function(self, force: bool = False) -> Any:
         """As in Keras; called by `fit` and `train_on_batch`."""

@@ -83,13 +83,35 @@ class Placer:
         """
         if self._working or self.is_trivial():
             return make(force)
-        if self._plan is not None and (step != TRAIN or self._plan.kind == "train"):
+        if self._plan_for(step) is not None:
             with seams.without_jit(self._model, active=True):
                 return make(force)
         name = seams.STEP_FUNCTIONS[step][1]
         if getattr(self._model, name) is None or force:
             setattr(self._model, name, self._on_first_batch(step))
         return getattr(self._model, name)
+
+    def before_fit(self, arguments: dict[str, Any]) -> None:
+        """Place a model before `fit` begins, where its data are arrays.
+
+        So the warmup is over before callbacks begin, and before Keras' iterator starts its clock (see
+        `seams.without_autotune`). Other data are taken from their iterator in `_on_first_batch`.
+        """
+        model = self._model
+        if self._plan_for(TRAIN) is not None or self.is_trivial() or not model.compiled:
+            return
+        try:
+            first = seams.first_batch_of_fit(model, arguments)
+        except Exception:  # whatever is wrong with the data, `fit` says it in Keras' words
+            return
+        if first is not None:
+            batch, spec = first
+            self.place(Feed([batch] * model.steps_per_execution, spec), TRAIN)
+
+    def _plan_for(self, step: str) -> Plan | None:
+        """The plan in force if it is one for this step: a plan for training serves all."""
+        is_enough = self._plan is not None and (step != TRAIN or self._plan.kind == "train")
+        return self._plan if is_enough else None
 
     def _on_first_batch(self, step: str) -> Callable[[Any], Any]:
         def first(source: Any) -> Any:

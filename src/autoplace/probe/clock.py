@@ -12,8 +12,8 @@ from typing import TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 
-# The simulated device replays a kernel after two runs at a shape, and TensorFlow's own first runs allocate.
-WARM_RUNS = 4
+# TensorFlow allocates and compiles in the first run; the simulated device remembers heavy kernels then.
+WARM_RUNS = 2
 
 
 def time_once(run: Callable[[], object]) -> int:
@@ -35,7 +35,7 @@ def interleaved(
     Args:
         runs: What to time, by name.
         rounds: How often each is timed.
-        deadline: `time.monotonic()` after which no further round is begun; the first three always are.
+        deadline: `time.monotonic()` after which no further round is begun; the first two always are.
         warm_runs: Untimed runs of each before that.
 
     Returns:
@@ -47,7 +47,7 @@ def interleaved(
             runs[name]()
     samples: dict[Name, list[int]] = {name: [] for name in names}
     for number in range(rounds):
-        if number >= 3 and time.monotonic() > deadline:
+        if number >= 2 and time.monotonic() > deadline:
             break
         shift = number % len(names) if names else 0
         for name in names[shift:] + names[:shift]:

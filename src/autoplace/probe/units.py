@@ -18,7 +18,7 @@ from autoplace.probe.clock import WARM_RUNS, interleaved, time_once
 SMALL_NS = 3_000_000
 REPEATS = 5
 ROUNDS = 7
-ROUNDS_LARGE = 3
+ROUNDS_LARGE = 2  # after the one that showed that it is large
 # The canary of a cached plan complains where a unit was faster by this factor and now is slower.
 CLEAR = 1.5
 
@@ -209,9 +209,13 @@ class UnitMeter:
             for run in once.values():
                 for _ in range(WARM_RUNS):
                     run()
-            if max(time_once(run) for run in once.values()) > SMALL_NS:
-                samples = interleaved(once, rounds=ROUNDS_LARGE, deadline=deadline, warm_runs=0)
-                return {device: round(statistics.median(s)) for device, s in samples.items()}
+            first = {device: time_once(run) for device, run in once.items()}
+            if max(first.values()) > SMALL_NS:
+                more = interleaved(once, rounds=ROUNDS_LARGE, deadline=deadline, warm_runs=0)
+                return {
+                    device: round(statistics.median([first[device], *more[device]]))
+                    for device in once
+                }
         runs: dict[tuple[Device, int], Run] = {(device, 1): run for device, run in once.items()}
         for device in once:
             many = makers[device](REPEATS)

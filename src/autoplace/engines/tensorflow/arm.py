@@ -55,11 +55,8 @@ class Feed:
                 spec,
             )
 
-        options = tf.data.Options()
-        # Trap (TensorFlow 2.21): with autotuning, dropping an iterator waits for its model thread, which
-        # sleeps up to a minute: 8 to 22 s were seen.
-        options.autotune.enabled = False
-        return (joined if spec is None else joined.map(widen)).with_options(options)
+        widened = joined if spec is None else joined.map(widen)
+        return widened.with_options(seams.without_autotune())
 
     def once(self, step: str) -> Any:
         """What one execution of the step's function takes, each batch once."""

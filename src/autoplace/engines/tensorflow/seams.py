@@ -28,6 +28,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.models.functional import Functional
 from keras.src.trainers.data_adapters import data_adapter_utils
 from tensorflow.python.eager import context as eager_context
@@ -259,6 +260,44 @@ def new_function(model: keras.Model, step: str) -> Callable[[Any], Any]:
 def set_function(model: keras.Model, step: str, function: Callable[[Any], Any] | None) -> None:
     """Make `function` the one that `fit`, `evaluate` or `predict` calls; None lets Keras make it anew."""
     setattr(model, STEP_FUNCTIONS[step][1], function)
+
+
+def first_batch_of_fit(model: keras.Model, arguments: dict[str, Any]) -> tuple[Any, Any] | None:
+    """Return the first batch that `fit` would make of arrays, and the spec of its iterator.
+
+    Args:
+        model: The model.
+        arguments: Arguments of `fit` by name.
+
+    Returns:
+        None where `x` is anything but arrays: an iterator can be read only once, and so can some datasets.
+    """
+    leaves = keras.tree.flatten(arguments.get("x"))
+    if not leaves or not all(isinstance(leaf, (np.ndarray, tf.Tensor)) for leaf in leaves):
+        return None
+    names = ("x", "y", "sample_weight", "batch_size", "steps_per_epoch", "class_weight")
+    iterator = TFEpochIterator(
+        **{name: arguments.get(name) for name in names},
+        shuffle=False,
+        distribute_strategy=model.distribute_strategy,
+        steps_per_execution=model.steps_per_execution,
+    )
+    dataset = iterator._distributed_dataset
+    for batch in dataset.take(1).with_options(without_autotune()):
+        return batch, dataset.element_spec
+    return None
+
+
+def without_autotune() -> tf.data.Options:
+    """Options for datasets of our own.
+
+    Trap (TensorFlow 2.18 to 2.21): dropping an iterator may wait for its autotuning thread, which sleeps
+    10 ms·2^k: the wake-up by `CancellationManager::StartCancel` comes before `IsCancelled` is true, so that the
+    thread may go to sleep again. Waits of 8 to 22 s were seen after a warmup of 20 s.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
 
 
 def takes_training(model: keras.Model) -> bool:
