@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras.src import api_export
@@ -18,12 +18,14 @@ from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
 from autoplace.engines.tensorflow.arm import Feed
 from autoplace.engines.tensorflow.data import first_batches
-from autoplace.errors import NotAModelError
+from autoplace.errors import ModelNotBuiltError, NotAModelError
 from autoplace.ir import Plan
 from autoplace.placer import PREDICT, TEST, TRAIN, Placer, check_first_rows
 from autoplace.report import Report
 from autoplace.rules import Policy
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PLACER = "_autoplace_placer"
 _FIT = inspect.signature(keras.Model.fit)
@@ -48,11 +50,11 @@ class SmartModel(keras.Model):
         'all-cpu'
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> SmartModel:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give a functional model its own class, as Keras does, without touching `SmartModel` itself."""
-        if cls is SmartModel and functional_init_arguments(args, kwargs):
-            cls = SmartFunctional  # type.__call__ then runs its __init__
-        made: SmartModel = super().__new__(cls, *args, **kwargs)
+        is_functional = cls is SmartModel and functional_init_arguments(args, kwargs)
+        # type.__call__ then runs the __init__ of the class that is returned.
+        made: Self = super().__new__(SmartFunctional if is_functional else cls, *args, **kwargs)
         return made
 
     def __init__(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> None:
@@ -156,7 +158,13 @@ class SmartFunctional(SmartModel, Functional):
     """What `SmartModel(inputs, outputs)` makes."""
 
     def __init__(
-        self, inputs: Any, outputs: Any, name: str | None = None, *, policy: Policy | None = None, **kwargs: Any
+        self,
+        inputs: Any,
+        outputs: Any,
+        name: str | None = None,
+        *,
+        policy: Policy | None = None,
+        **kwargs: Any,
     ) -> None:
         Functional.__init__(self, inputs, outputs, name=name, **kwargs)
         _attach(self, policy)
@@ -211,7 +219,8 @@ def _unpickle(buffer: Any) -> SmartModel:
 
 def _attach(model: SmartModel, policy: Policy | None) -> Placer:
     """Give a model its placer, past Keras' `__setattr__`, which would track it."""
-    vars(model)[_PLACER] = placer = Placer(model, policy)
+    placer = Placer(model, policy)
+    model.__dict__[_PLACER] = placer
     return placer
 
 
@@ -246,7 +255,8 @@ def smart(model: keras.Model, *, policy: Policy | None = None) -> SmartModel:
         _attach(model, policy).forget_functions()
     elif policy is not None:
         placer_of(model).set_policy(policy)
-    return model
+    converted: SmartModel = model
+    return converted
 
 
 def _smart_class(plain: type) -> type:
@@ -284,8 +294,6 @@ def report(model: keras.Model) -> Report:
         )
     plan = model.plan
     if plan is None:
-        from autoplace.errors import ModelNotBuiltError
-
         raise ModelNotBuiltError(
             "the model has no plan yet, so there is nothing to report",
             expected="a model that has seen a batch",

@@ -102,7 +102,7 @@ class Placer:
             return
         try:
             first = seams.first_batch_of_fit(model, arguments)
-        except Exception:  # whatever is wrong with the data, `fit` says it in Keras' words
+        except Exception:  # noqa: BLE001 - whatever is wrong with the data, `fit` says it in Keras' words
             return
         if first is not None:
             batch, spec = first
@@ -155,9 +155,7 @@ class Placer:
             seams.set_function(self._model, TEST, None)
         return outcome.plan
 
-    def _decide(
-        self, engine: TensorFlowEngine, session: TensorFlowSession, kind: str
-    ) -> Outcome:
+    def _decide(self, engine: TensorFlowEngine, session: TensorFlowSession, kind: str) -> Outcome:
         simulation, timing = _simulation()
         machine = engine.machine(simulation)
         if self._wanted is not None:
@@ -267,7 +265,8 @@ def check_first_rows(feed: Feed | None, model: keras.Model) -> Feed:
         NoDataError: AP301.
     """
     first = None if feed is None else next(iter(keras.tree.flatten(feed.batches[0])), None)
-    if feed is None or first is None or (getattr(first, "shape", (1,)) and first.shape[0] == 0):
+    shape = tuple(getattr(first, "shape", ()))
+    if feed is None or first is None or shape[:1] == (0,):
         raise NoDataError(
             "warmup got no batch",
             expected=f"at least one row of data for {model.name!r}",

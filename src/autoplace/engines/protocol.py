@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from autoplace.ir import Device, LayerGraph, Machine
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Run = Callable[[], None]
 
 

@@ -50,7 +50,7 @@ def from_json(text: str, origin: str) -> Plan:
     try:
         return _converter.structure(content, Plan)
     except (cattrs.BaseValidationError, AutoplaceError, TypeError, ValueError) as error:
-        reasons = cattrs.transform_error(error) if isinstance(error, Exception) else [str(error)]
+        reasons = cattrs.transform_error(error)
         raise _broken(f"{origin}: {'; '.join(reasons[:3])}") from None
 
 

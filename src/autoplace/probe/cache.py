@@ -178,7 +178,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _readable() -> Iterator[None]:
     """A row that another version wrote, or that is damaged, counts as not there."""
     with contextlib.suppress(
-        json.JSONDecodeError, cattrs.BaseValidationError, AutoplaceError, KeyError, TypeError, ValueError
+        json.JSONDecodeError,
+        cattrs.BaseValidationError,
+        AutoplaceError,
+        KeyError,
+        TypeError,
+        ValueError,
     ):
         yield
 

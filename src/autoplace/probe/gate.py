@@ -150,7 +150,9 @@ def _compare(
 
 def _relative_change(got: Sequence[Array], want: Sequence[Array]) -> float:
     """Return ||got - want|| / ||want|| over all weights together; inf where not finite."""
-    difference = sum(float(np.sum(np.square(_wide(a) - _wide(b)))) for a, b in zip(got, want, strict=True))
+    difference = sum(
+        float(np.sum(np.square(_wide(a) - _wide(b)))) for a, b in zip(got, want, strict=True)
+    )
     scale = sum(float(np.sum(np.square(_wide(b)))) for b in want)
     if not np.isfinite(difference):
         return 0.0 if not np.isfinite(scale) else float("inf")
@@ -209,8 +211,7 @@ def _without_hopeless(live: list[str], samples: Mapping[str, list[int]]) -> list
         for name in live
         if name in keep
         or any(
-            a < HOPELESS_RATIO * b
-            for a, b in zip(samples[name], samples[fastest], strict=False)
+            a < HOPELESS_RATIO * b for a, b in zip(samples[name], samples[fastest], strict=False)
         )
     ]
 

@@ -171,16 +171,16 @@ class UnitMeter:
         if difference <= allowed:
             return None
         if self._engine.lost_finiteness(got, want):
-            return Verdict(state="non_finite", source="parity", evidence=f"NaN or Inf in its {what}")
+            return Verdict(
+                state="non_finite", source="parity", evidence=f"NaN or Inf in its {what}"
+            )
         return Verdict(
             state="wrong",
             source="parity",
             evidence=f"its {what} is off by {difference:.2g} of its scale, {allowed:.2g} is allowed",
         )
 
-    def _time(
-        self, probes: Mapping[Device, UnitProbe], deadline: float
-    ) -> dict[Device, UnitCost]:
+    def _time(self, probes: Mapping[Device, UnitProbe], deadline: float) -> dict[Device, UnitCost]:
         by_pass = {
             name: self._time_pass(
                 {device: getattr(probe, name) for device, probe in probes.items()}, deadline

@@ -119,7 +119,7 @@ class _Warmup:
         plan = self._plan(
             devices,
             reasons={
-                path: "pinned to {} by the policy".format(d)
+                path: f"pinned to {d} by the policy"
                 if path in self._pins
                 else f"on {device} by the policy's mode"
                 for path, d in devices.items()
@@ -133,7 +133,7 @@ class _Warmup:
         plan = self._plan(
             devices,
             reasons={
-                path: "pinned to {} by the policy".format(d)
+                path: f"pinned to {d} by the policy"
                 if path in self._pins
                 else "on the CPU: nothing was measured (budget_s=0)"
                 for path, d in devices.items()
@@ -165,9 +165,7 @@ class _Warmup:
             transfers=known.costs.transfers,
         )
         verdicts = {name[path]: verdict for path, verdict in known.verdicts.items()}
-        meter = UnitMeter(
-            self._engine, self._session, self._accelerator, self._timing, self._cache
-        )
+        meter = UnitMeter(self._engine, self._session, self._accelerator, self._timing, self._cache)
         with self._session.undisturbed():
             for unit in self._canaries(costs, verdicts):
                 if not meter.check(unit, costs.units[unit.path]):

@@ -161,12 +161,11 @@ def start(
 
 
 def _start(kernels: str, chip: Profile, scale: str) -> None:
+    import tensorflow as tf
     from tensorflow.python.eager import context
     from tensorflow.python.framework.load_library import load_pluggable_device_library
 
-    import tensorflow as tf
-
-    if context.context()._initialized:
+    if context.context()._initialized:  # noqa: SLF001 - there is no public way to ask
         raise DevicesAlreadyStartedError(
             "TensorFlow has set up its devices already, so none can be added",
             expected="autoplace.sim.start() before the first tensor or model is made",

@@ -32,7 +32,11 @@ def _checked(spec: str) -> str:
     parts = where.split(":") if where else []
     is_known = kind in KINDS and bool(parts) != (kind in WITHOUT_OPERATION)
     numbers = parts[1:]
-    if not is_known or len(numbers) > 2 or not all(n.replace(".", "", 1).isdigit() for n in numbers):
+    if (
+        not is_known
+        or len(numbers) > 2
+        or not all(n.replace(".", "", 1).isdigit() for n in numbers)
+    ):
         raise UnknownSimulationError(
             "a fault of the simulated device is not known",
             expected=f"kind@Operation[:first_run[:argument]] with a kind of {', '.join(KINDS)}; "

@@ -46,7 +46,11 @@ def cpu_gflops(folder: Path) -> float:
         pass
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     measured = subprocess.run(
-        [sys.executable, "-c", _MEASURE], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-c", _MEASURE],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     try:
         rate = float(measured.stdout.strip().splitlines()[-1])
@@ -63,7 +67,11 @@ def cpu_gflops(folder: Path) -> float:
 
 
 def _cores() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    return (
+        os.sched_getaffinity(0)
+        if hasattr(os, "sched_getaffinity")
+        else set(range(os.cpu_count() or 1))
+    )
 
 
 def _chip() -> str:

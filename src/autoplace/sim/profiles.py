@@ -42,7 +42,9 @@ class Profile:
 def names() -> list[str]:
     """Return the names of all profiles."""
     folder = resources.files("autoplace.sim").joinpath("chips")
-    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
 
 
 def load(name: str) -> Profile:

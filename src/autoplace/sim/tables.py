@@ -83,7 +83,9 @@ def simulated_lines(name: str) -> tuple[list[str], list[str]]:
             allowed = None if op in COMPOSED else _cpu_dtypes(registered, attribute)
             kept[attribute] = [d for d in dtypes if allowed is None or d in allowed]
             left_out.update(
-                f"{op}: no CPU kernel for {attribute}={d}" for d in dtypes if d not in kept[attribute]
+                f"{op}: no CPU kernel for {attribute}={d}"
+                for d in dtypes
+                if d not in kept[attribute]
             )
         # One line per combination: variants that overlap would be ambiguous at equal priority.
         for combination in product(*kept.values()):

@@ -48,9 +48,11 @@ class Feed:
             # another spec would be another trace.
             whole = batch if isinstance(spec, tuple) else batch[0]
             return tf.nest.map_structure(
-                lambda value, wanted: tf.compat.v1.placeholder_with_default(value, wanted.shape)
-                if isinstance(wanted, tf.TensorSpec)
-                else value,
+                lambda value, wanted: (
+                    tf.compat.v1.placeholder_with_default(value, wanted.shape)
+                    if isinstance(wanted, tf.TensorSpec)
+                    else value
+                ),
                 whole,
                 spec,
             )

@@ -14,9 +14,7 @@ from autoplace.errors import OneShotDataError
 DEFAULT_BATCH = 32
 
 
-def first_batches(
-    x: Any, y: Any, batch_size: int | None, count: int
-) -> tuple[list[Any], Any]:
+def first_batches(x: Any, y: Any, batch_size: int | None, count: int) -> tuple[list[Any], Any]:
     """Return the first `count` batches, and the element spec where they come from a dataset.
 
     Args:
@@ -43,12 +41,11 @@ def first_batches(
     leaves = [leaf for leaf in keras.tree.flatten(data) if leaf is not None]
     rows = len(leaves[0]) if leaves else 0
     size = batch_size or DEFAULT_BATCH
-    batches = [
-        keras.tree.map_structure(
-            lambda leaf: np.asarray(leaf[start : start + size]), data
-        )
-        for start in range(0, min(rows, size * count), size)
-    ]
+
+    def rows_from(start: int) -> Any:
+        return keras.tree.map_structure(lambda leaf: np.asarray(leaf[start : start + size]), data)
+
+    batches = [rows_from(start) for start in range(0, min(rows, size * count), size)]
     standard = [keras.tree.map_structure(_standard, batch) for batch in batches]
     if not standard:
         return [], None

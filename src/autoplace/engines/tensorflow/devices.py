@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -71,7 +75,7 @@ def describe_accelerator() -> str:
     return str(details.get("device_name") or physical[0].name)
 
 
-def machine(simulation: dict[str, str] | None = None) -> Machine:
+def machine(simulation: Mapping[str, str] | None = None) -> Machine:
     """Describe this machine by all that measured costs depend on; `simulation` describes a simulated device."""
     listed = {"cpu:0": platform.processor() or platform.machine()}
     if accelerator():
@@ -93,8 +97,6 @@ def machine(simulation: dict[str, str] | None = None) -> Machine:
 
 
 def _usable_cores() -> list[int]:
-    import os
-
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -103,8 +105,6 @@ def _usable_cores() -> list[int]:
 def _chip() -> str:
     """The processor's brand name."""
     if platform.system() == "Darwin":
-        import subprocess
-
         shown = subprocess.run(
             ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
             capture_output=True,
@@ -113,11 +113,11 @@ def _chip() -> str:
         )
         return shown.stdout.strip() or platform.machine()
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+        text = ""
+    named = (line for line in text.splitlines() if line.startswith("model name"))
+    return next((line.split(":", 1)[1].strip() for line in named), platform.machine())
 
 
 def _version(distribution: str) -> str:

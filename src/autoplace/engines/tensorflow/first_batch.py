@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import tensorflow as tf
@@ -26,9 +27,7 @@ def take(source: Any, steps: int, step: str) -> Feed | None:
         return Feed(list(source))
     spec = source.element_spec if isinstance(source, tf.data.Iterator) else None
     batches: list[Any] = []
-    for _ in range(steps):
-        try:
+    with contextlib.suppress(StopIteration, tf.errors.OutOfRangeError):
+        while len(batches) < steps:
             batches.append(next(source))
-        except (StopIteration, tf.errors.OutOfRangeError):
-            break
     return Feed(batches, spec) if batches else None

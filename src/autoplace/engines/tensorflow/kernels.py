@@ -43,7 +43,8 @@ def _has_kernel(op: tf.Operation) -> bool:
     if not seams.is_known_op(op.type) or _calls_a_function(op):
         return True  # its operations are looked up themselves
     return any(
-        device in ACCELERATOR_KERNELS and all(_allows(op, name, allowed) for name, allowed in limits)
+        device in ACCELERATOR_KERNELS
+        and all(_allows(op, name, allowed) for name, allowed in limits)
         for device, limits in seams.kernels_of(op.type)
     )
 

@@ -200,7 +200,13 @@ class Resources:
 
     def device_used_by(self, op: tf.Operation) -> str:
         """Return the device of the variable that `op` works on, or an empty string."""
-        if op.type in ("PartitionedCall", "StatefulPartitionedCall", "While", "If", "StatelessWhile"):
+        if op.type in (
+            "PartitionedCall",
+            "StatefulPartitionedCall",
+            "While",
+            "If",
+            "StatelessWhile",
+        ):
             return ""  # runs on several devices
         for tensor in op.inputs:
             if tensor.dtype == tf.resource:

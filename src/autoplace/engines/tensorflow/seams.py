@@ -12,12 +12,16 @@ versions when a seam has moved.
 | `optimizer._trainable_variables_indices`, `_var_key` | keyed by the tf.Variable, so stale after a swap |
 | `optimizer.add_variable_from_reference` | says which weight a slot belongs to |
 | `model._compile_metrics`, `_compile_loss`, `_symbolic_build` | build state before the first step |
+| `context.enable_run_metadata` | read where operations were executed |
+| `model._jit_compile` | XLA off inside, the user's setting kept |
+| `TFEpochIterator` | the first batch of arrays, as `fit` makes it |
 | `graph.device(function)`, `_add_scope_exit_callback`, `op._set_device` | place what a step creates |
 | `context._rng`, `global_state` | leave random numbers and names as they were |
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -109,9 +113,11 @@ def kind_of(model: keras.Model) -> str:
 def example_inputs(model: keras.Model) -> Any:
     """Zeros of the shapes and dtypes that a functional model takes; open dimensions are 1."""
     return keras.tree.map_structure(
-        lambda t: tf.zeros([1 if d is None else d for d in t.shape], t.dtype)
-        if t.dtype != "string"
-        else tf.fill([1 if d is None else d for d in t.shape], ""),
+        lambda t: (
+            tf.zeros([1 if d is None else d for d in t.shape], t.dtype)
+            if t.dtype != "string"
+            else tf.fill([1 if d is None else d for d in t.shape], "")
+        ),
         model._inputs_struct if hasattr(model, "_inputs_struct") else model.inputs,
     )
 
@@ -376,17 +382,35 @@ def set_device(operation: tf.Operation, device: str) -> None:
 
 def function_graph(graph: tf.Graph, name: str) -> tf.Graph | None:
     """The graph of a function that an operation of `graph` calls, or None if TensorFlow does not keep it."""
-    while graph is not None:
-        try:
-            return getattr(graph._get_function(name), "graph", None)
-        except (AttributeError, KeyError):
-            graph = getattr(graph, "outer_graph", None)
+    outer: tf.Graph | None = graph
+    while outer is not None:
+        with contextlib.suppress(AttributeError, KeyError):
+            return getattr(outer._get_function(name), "graph", None)
+        outer = getattr(outer, "outer_graph", None)
     return None
 
 
 def forward_graph(graph: tf.Graph) -> tf.Graph | None:
     """The forward body that a while-loop's or cond's gradient graph belongs to."""
     return getattr(graph, "_forward_graph", None)
+
+
+def executed_nodes(run: Callable[[], Any]) -> list[Any]:
+    """Run something and return the nodes of the largest set of partition graphs that was executed."""
+    context = eager_context.context()
+    context.enable_graph_collection()
+    context.enable_run_metadata()
+    try:
+        run()
+        metadata = context.export_run_metadata()
+    finally:
+        context.disable_run_metadata()
+        context.disable_graph_collection()
+    functions = [
+        [node for graph in function.partition_graphs for node in graph.node]
+        for function in metadata.function_graphs
+    ]
+    return max(functions, key=len, default=[])
 
 
 # ---------------------------------------------------------------------------------------- kernels

@@ -12,7 +12,7 @@ devices may each be off. Measured here: CPU kernels of oneDNN against Eigen's di
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ def tolerance(dtype: str, which: Pass) -> float:
     return min(FACTORS[which] * roundoff, 0.1)
 
 
-def scaled_difference(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic]) -> float:
+def scaled_difference(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float:
     """Return max|got - want| / max|want|, or inf where shapes differ or only one of them is finite.
 
     Args:
@@ -51,7 +51,8 @@ def scaled_difference(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic
     if want.dtype.kind not in "fV" or want.size == 0:
         return 0.0 if np.array_equal(got, want) else float("inf")
     wide = np.float32 if want.dtype == np.float32 else np.float64
-    a, b = got.astype(wide, copy=False), want.astype(wide, copy=False)
+    a: npt.NDArray[np.floating[Any]] = got.astype(wide, copy=False)
+    b: npt.NDArray[np.floating[Any]] = want.astype(wide, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         difference, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
     if not (np.isfinite(difference) and np.isfinite(scale)):
@@ -67,7 +68,7 @@ def scaled_difference(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic
     return difference / scale if scale > 0.0 else float("inf")
 
 
-def lost_finiteness(got: npt.NDArray[np.generic], want: npt.NDArray[np.generic]) -> bool:
+def lost_finiteness(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> bool:
     """Return whether `got` has a NaN or Inf where `want` is finite."""
     if got.shape != want.shape or want.dtype.kind not in "fV":
         return False

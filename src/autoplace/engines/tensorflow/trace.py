@@ -23,8 +23,30 @@ from autoplace.ir import INPUT, Edge, LayerGraph, Unit
 
 # Operations that cost nothing to speak of: a container that only has these is no unit.
 TRIVIAL = frozenset(
-    "Const Identity IdentityN NoOp Placeholder Shape ShapeN Size Rank Reshape Squeeze ExpandDims "
-    "StridedSlice Pack Cast StopGradient ReadVariableOp Range Fill Prod PreventGradient EnsureShape".split()
+    [
+        "Const",
+        "Identity",
+        "IdentityN",
+        "NoOp",
+        "Placeholder",
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "Reshape",
+        "Squeeze",
+        "ExpandDims",
+        "StridedSlice",
+        "Pack",
+        "Cast",
+        "StopGradient",
+        "ReadVariableOp",
+        "Range",
+        "Fill",
+        "Prod",
+        "PreventGradient",
+        "EnsureShape",
+    ]
 )
 RANDOM = ("Random", "Multinomial", "Truncated")
 SMALL_CONSTANT_BYTES = 256
@@ -351,7 +373,10 @@ def _describe(unit: TracedUnit) -> Unit:
             if v.trainable
         ),
         output_shapes=tuple(
-            tuple(-1 if d is None else int(d) for d in (t.shape.as_list() if t.shape.rank is not None else []))
+            tuple(
+                -1 if d is None else int(d)
+                for d in (t.shape.as_list() if t.shape.rank is not None else [])
+            )
             for t in outputs
         ),
         calls=len(unit.calls),
@@ -379,7 +404,11 @@ def _signature(unit: TracedUnit, weights: list[tuple[Any, ...]]) -> str:
         attributes = op.node_def.attr
         for name in sorted(attributes):
             value = attributes[name]
-            if name.startswith("_") or value.HasField("func") or value.ByteSize() > SMALL_CONSTANT_BYTES:
+            if (
+                name.startswith("_")
+                or value.HasField("func")
+                or value.ByteSize() > SMALL_CONSTANT_BYTES
+            ):
                 continue
             if name in ("container", "shared_name", "output_shapes"):
                 continue
@@ -397,12 +426,12 @@ def _bytes_of(shape: Any, dtype: Any) -> int:
 
 # ------------------------------------------------------------------------------------------- edges
 
-_Origin = tuple[str, str, int, bool]  # path of the unit, tensor, bytes, whether a gradient flows back
+_Origin = tuple[
+    str, str, int, bool
+]  # path of the unit, tensor, bytes, whether a gradient flows back
 
 
-def _edges(
-    graph: tf.Graph, recorder: _Recorder, units: Mapping[str, TracedUnit]
-) -> Iterator[Edge]:
+def _edges(graph: tf.Graph, recorder: _Recorder, units: Mapping[str, TracedUnit]) -> Iterator[Edge]:
     """Follow tensors from unit to unit, through the operations that belong to no unit."""
     path_of = {id(unit.layer): path for path, unit in units.items()}
     origins: dict[str, frozenset[_Origin]] = {}

@@ -49,7 +49,9 @@ class UnitInputs:
         generator = np.random.default_rng(0)
         self.values = [_value_for(leaf, traced, generator) for leaf in symbolic]
 
-    def bind(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
+    def bind(
+        self, tensors: tuple[tf.Tensor, ...]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
         """Return args, kwargs and the outputs of inner calls, with `tensors` in place."""
         remaining = iter(tensors)
 
