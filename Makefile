@@ -8,6 +8,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.made
 EXTRAS := cpu,demo,dev
+# uv trusts the certificates that this system trusts, as pip does; the second is the name in older versions.
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 
 OLDEST := .venv-tf218
 OLDEST_PY := $(OLDEST)/bin/python
