@@ -15,6 +15,7 @@ export UV_NATIVE_TLS := 1
 OLDEST := .venv-tf218
 OLDEST_PY := $(OLDEST)/bin/python
 OLDEST_STAMP := $(OLDEST)/.made
+OLDEST_EXTRAS := demo,dev
 OLDEST_TF := tensorflow-cpu==2.18.1
 
 # The first Python of a version that TensorFlow has wheels for. PYTHON=... overrides.
@@ -52,7 +53,7 @@ $(STAMP): pyproject.toml
 setup-oldest: $(OLDEST_STAMP) ## make .venv-tf218 with the oldest TensorFlow that is tested
 
 $(OLDEST_STAMP): pyproject.toml
-	@$(call make_venv,$(OLDEST),-e '.[demo,dev]' '$(OLDEST_TF)')
+	@$(call make_venv,$(OLDEST),-e '.[$(OLDEST_EXTRAS)]' '$(OLDEST_TF)')
 	@touch $@
 
 fmt: setup ## format the code
