@@ -22,7 +22,7 @@ from autoplace.sim.profiles import Profile
 
 SCALES = ("ratio", "absolute")
 MODES = ("replay", "spin", "exact")
-REPLAY_AFTER = 0  # runs at a shape that are computed before the one that is remembered
+REPLAY_AFTER = 1  # runs at a shape after which heavy kernels are remembered; 0 would never do it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
