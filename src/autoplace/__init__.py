@@ -9,6 +9,7 @@ Everything is imported on first use, so that `import autoplace` is quick and tou
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         home, name = _CALLABLE_MODULES[self.__name__.rpartition(".")[2]]
-        return getattr(importlib.import_module(home), name)(*args, **kwargs)
+        return getattr(_import(home), name)(*args, **kwargs)
 
 
 class _Package(ModuleType):
@@ -77,13 +78,45 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+def _import(module: str) -> ModuleType:
+    """Import `module`; the one that needs TensorFlow says so where there is none."""
+    # A name that is None in sys.modules counts as not installed, as it does for `import`.
+    if module == "autoplace.model" and importlib.util.find_spec("tensorflow") is None:
+        raise _tensorflow_missing()
+    return importlib.import_module(module)
+
+
+def _tensorflow_missing() -> Exception:
+    import platform
+
+    from autoplace.errors import TensorFlowMissingError
+
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if (sys.platform, platform.machine()) != ("darwin", "arm64"):
+        fix = "pip install 'autoplace[cpu]', or 'autoplace[cuda]' on Linux with an NVIDIA GPU"
+        if sys.platform == "darwin":
+            fix = "use an arm64 Python on a Mac with Apple silicon; TensorFlow has no newer x86 builds"
+    elif sys.version_info >= (3, 13):
+        fix = "use Python 3.10 to 3.12: tensorflow-metal has no build for a newer one"
+    else:
+        fix = (
+            "pip install --force-reinstall autoplace, which brings tensorflow and tensorflow-metal"
+        )
+    return TensorFlowMissingError(
+        "TensorFlow is not installed",
+        expected="a TensorFlow that this Python can import",
+        received=f"none in {sys.prefix}, Python {python} on {sys.platform} {platform.machine()}",
+        fix=fix,
+    )
+
+
 def __getattr__(name: str) -> Any:
     """Import the public name `name` on first use."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(_import(_HOME[name]), name)
     globals()[name] = value
     return value
 

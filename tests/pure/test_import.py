@@ -74,6 +74,49 @@ def test_version_is_that_of_the_package() -> None:
     assert f'\nversion = "{autoplace.__version__}"\n' in pyproject.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("use", ["autoplace.SmartModel", "autoplace.smart", "autoplace.report(1)"])
+def test_no_tensorflow_is_a_clear_error(use: str) -> None:
+    """AP101 at first use, also as an ImportError; what needs no framework goes on working."""
+    script = f"""
+import sys
+sys.modules["tensorflow"] = None  # as if not installed
+import autoplace
+from autoplace.errors import TensorFlowMissingError
+assert autoplace.Policy().mode == "auto"
+try:
+    {use}
+except ImportError as error:
+    assert type(error) is TensorFlowMissingError, type(error)
+    assert error.code == "AP101"
+else:
+    raise SystemExit("no error")
+assert "keras" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "version", "fix"),
+    [
+        ("linux", "x86_64", (3, 13), "autoplace[cpu]"),
+        ("win32", "AMD64", (3, 10), "autoplace[cpu]"),
+        ("darwin", "arm64", (3, 13), "use Python 3.10 to 3.12"),
+        ("darwin", "arm64", (3, 12), "--force-reinstall autoplace"),
+        ("darwin", "x86_64", (3, 12), "arm64 Python"),
+    ],
+)
+def test_the_fix_fits_the_platform(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, version: tuple[int, int], fix: str
+) -> None:
+    """On a Mac with Python 3.13 no extra would help."""
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(sys, "version_info", version)
+    error = autoplace._tensorflow_missing()
+    assert isinstance(error, ImportError)
+    assert fix in str(error)
+
+
 @pytest.mark.parametrize(
     "before",
     [
@@ -87,11 +130,13 @@ def test_version_is_that_of_the_package() -> None:
 def test_report_is_a_function_and_a_room(before: str) -> None:
     """The room shares its name with the function, and importing it does not hide the function."""
     script = f"""
-import sys, types
+import importlib.machinery, sys, types
 import autoplace
 home = types.ModuleType("autoplace.model")
 home.report = lambda *args, **kwargs: (args, kwargs)
 sys.modules["autoplace.model"] = home
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+sys.modules["tensorflow"].__spec__ = importlib.machinery.ModuleSpec("tensorflow", None)
 {before}
 assert callable(autoplace.report)
 assert autoplace.report(1, a=2) == ((1,), {{"a": 2}})
