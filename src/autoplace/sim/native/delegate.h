@@ -1,249 +1,203 @@
 // A kernel of the simulated device: runs the CPU kernel of its operation, takes the modelled time, shows the faults.
 #pragma once
 
-#include <cmath>
-#include <cstdio>
-#include <future>
-#include <limits>
-#include <unordered_map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_split.h"
+#include "cost.h"
+#include "faults.h"
+#include "queue.h"
+#include "replay.h"
 #include "settings.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/lib/core/errors.h"
 
 namespace autoplace {
 namespace tf = tensorflow;
 
-inline double Elements(const tf::Tensor& tensor, int first, int last) {
-  double count = 1;
-  for (int i = first; i < last; ++i) count *= static_cast<double>(tensor.dim_size(i));
-  return count;
+// The CPU kernel that does the work, and what this operation needs besides.
+struct Worker {
+  std::unique_ptr<tf::OpKernel> cpu;
+  bool is_stateful = false;
+  bool adds_side_input = false, adds_relu = false;  // of _FusedBatchNormEx
+
+  void Finish(tf::OpKernelContext* ctx) const {
+    if (!ctx->status().ok() || !(adds_relu || adds_side_input)) return;
+    auto out = ctx->mutable_output(0)->flat<float>();
+    if (adds_side_input) out += ctx->input(5).flat<float>();
+    if (adds_relu) out = out.cwiseMax(0.f);
+  }
+};
+
+// The CPU build has no kernel for _FusedBatchNormEx: FusedBatchNormV3 runs, and the worker adds side input and Relu.
+inline tf::NodeDef WithoutActivation(const tf::NodeDef& fused, int num_inputs, Worker* worker) {
+  const auto mode = fused.attr().find("activation_mode");
+  worker->adds_relu = mode != fused.attr().end() && mode->second.s() == "Relu";
+  worker->adds_side_input = num_inputs > 5;
+  tf::NodeDef node;
+  node.set_name(fused.name());
+  node.set_op("FusedBatchNormV3");
+  for (int i = 0; i < 5; ++i) node.add_input(fused.input_size() > i ? fused.input(i) : "");
+  for (const char* attr : {"T", "U", "epsilon", "exponential_avg_factor", "data_format", "is_training"})
+    if (fused.attr().count(attr)) (*node.mutable_attr())[attr] = fused.attr().at(attr);
+  return node;
 }
 
-// Floating-point operations of contractions, 0 for all else (those are bound by bandwidth).
-inline double Flops(const std::string& op, tf::OpKernelContext* ctx) {
-  if (op == "MatMul" || op == "_FusedMatMul" || op == "BatchMatMul" || absl::StartsWith(op, "BatchMatMulV")) {
-    const tf::Tensor &a = ctx->input(0), &b = ctx->input(1), &out = *ctx->mutable_output(0);
-    const double batch = std::max(1.0, Elements(out, 0, std::max(0, out.dims() - 2)));
-    // (m·k)(k·n)(m·n) is the square of m·k·n.
-    return 2 * std::sqrt(Elements(a, 0, a.dims()) / batch * (Elements(b, 0, b.dims()) / batch) *
-                         (Elements(out, 0, out.dims()) / batch)) * batch;
-  }
-  const int dims = absl::StartsWith(op, "Depthwise") ? 2 : 3;  // HWIO filters, NHWC
-  if (op == "Conv2D" || op == "_FusedConv2D" || op == "DepthwiseConv2dNative") {
-    const tf::Tensor& out = *ctx->mutable_output(0);
-    return 2.0 * Elements(out, 0, out.dims()) * Elements(ctx->input(1), 0, dims);
-  }
-  if (absl::EndsWith(op, "BackpropInput") && ctx->num_inputs() == 3)
-    return 2.0 * Elements(ctx->input(2), 0, ctx->input(2).dims()) * Elements(ctx->input(1), 0, dims);
-  if (absl::EndsWith(op, "BackpropFilter") && ctx->num_inputs() == 3)
-    return 2.0 * Elements(ctx->input(2), 0, ctx->input(2).dims()) * Elements(*ctx->mutable_output(0), 0, dims);
-  return 0;
+inline absl::Status MakeWorker(tf::OpKernelConstruction* ctx, Worker* worker) {
+  tf::NodeDef node = ctx->def();
+  if (node.op() == "_FusedBatchNormEx") node = WithoutActivation(node, ctx->num_inputs(), worker);
+  std::shared_ptr<const tf::NodeProperties> properties;
+  absl::Status status = tf::NodeProperties::CreateFromNodeDef(node, tf::OpRegistry::Global(), &properties);
+  if (!status.ok()) return status;
+  tf::OpKernel* kernel = nullptr;
+  status = tf::CreateOpKernel(tf::DEVICE_CPU, ctx->device(), ctx->device()->GetAllocator(tf::AllocatorAttributes()),
+                              ctx->function_library(), properties, ctx->graph_def_version(), &kernel);
+  worker->cpu.reset(kernel);
+  worker->is_stateful = properties->op_def->is_stateful();
+  return status;
 }
+
+// What is the same for synchronous and asynchronous kernels: before the worker, and after it.
+class Delegate {
+ public:
+  struct Run {
+    const Settings* settings = nullptr;
+    int64_t start_ns = 0, fault_run = 0, epoch = 0;
+    std::string key;  // of replay, empty without
+    Replay::Answer answer;
+  };
+
+  Delegate(const tf::OpKernel* kernel, Worker worker)
+      : worker(std::move(worker)), kernel_(*kernel), contraction_(ContractionOf(kernel->type_string())) {
+    can_replay_ = !this->worker.is_stateful && kernel->num_outputs() > 0;
+    for (int i = 0; i < kernel->num_inputs(); ++i) can_replay_ &= tf::DataTypeCanUseMemcpy(kernel->input_type(i));
+    for (int i = 0; i < kernel->num_outputs(); ++i)
+      can_replay_ &= tf::DataTypeCanUseMemcpy(kernel->output_type(i)) &&
+                     kernel->output_memory_types()[i] == tf::DEVICE_MEMORY;
+  }
+
+  // False where a fault has ended the run.
+  bool Begin(tf::OpKernelContext* ctx, Run* run) {
+    ++g_launches;
+    run->settings = &GetSettings();
+    run->start_ns = NowNs();
+    if (!run->settings->faults.empty()) {
+      run->fault_run = fault_runs_.Next();
+      for (const Fault& fault : run->settings->faults)
+        if (Applies(fault, kernel_, run->fault_run) && !FaultBefore(fault, ctx)) return false;
+    }
+    if (run->settings->replay_after > 0 && can_replay_) {
+      run->epoch = g_replay_epoch.load();
+      run->key = ReplayKey(ctx);
+      run->answer = replay_.Find(run->key, run->epoch, run->settings->replay_after);
+    }
+    return true;
+  }
+
+  static bool IsAnswered(const Run& run) { return !run.answer.outputs.empty(); }
+
+  // When the outputs are there, or are remembered: takes the time that is left, and shows the faults.
+  void End(tf::OpKernelContext* ctx, const Run& run) {
+    if (IsAnswered(run)) {
+      for (size_t i = 0; i < run.answer.outputs.size(); ++i) ctx->set_output(static_cast<int>(i), run.answer.outputs[i]);
+      Occupy(run.start_ns, run.answer.duration_ns);
+    } else {
+      worker.Finish(ctx);
+      if (!ctx->status().ok()) return;
+      const int64_t duration_ns = Duration(*run.settings, contraction_, kernel_.type_string(), ctx);
+      // Only where the CPU took longer than the device would.
+      if (run.answer.is_due && NowNs() - run.start_ns > duration_ns)
+        replay_.Remember(run.key, run.epoch, run.settings->replay_bytes, duration_ns, ctx);
+      Occupy(run.start_ns, duration_ns);
+    }
+    for (const Fault& fault : run.settings->faults)
+      if (Applies(fault, kernel_, run.fault_run)) FaultAfter(fault, ctx);
+  }
+
+  const Worker worker;
+
+ private:
+  const tf::OpKernel& kernel_;
+  const Contraction contraction_;
+  bool can_replay_ = false;
+  FaultRuns fault_runs_;
+  Replay replay_;
+};
 
 class DelegateOp : public tf::OpKernel {
  public:
-  explicit DelegateOp(tf::OpKernelConstruction* ctx) : OpKernel(ctx) {
-    tf::NodeDef node = def();
-    if (node.op() == "_FusedBatchNormEx") node = WithoutActivation(ctx, node);
-    std::shared_ptr<const tf::NodeProperties> props;
-    OP_REQUIRES_OK(ctx, tf::NodeProperties::CreateFromNodeDef(node, tf::OpRegistry::Global(), &props));
-    OpKernel* kernel = nullptr;
-    OP_REQUIRES_OK(ctx, tf::CreateOpKernel(tf::DEVICE_CPU, ctx->device(),
-                                           ctx->device()->GetAllocator(tf::AllocatorAttributes()),
-                                           ctx->function_library(), props, ctx->graph_def_version(), &kernel));
-    cpu_.reset(kernel);
-    replayable_ = !props->op_def->is_stateful() && num_outputs() > 0;
-    for (int i = 0; i < num_inputs(); ++i) replayable_ &= tf::DataTypeCanUseMemcpy(input_type(i));
-    for (int i = 0; i < num_outputs(); ++i)
-      replayable_ &= tf::DataTypeCanUseMemcpy(output_type(i)) && output_memory_types()[i] == tf::DEVICE_MEMORY;
-  }
+  DelegateOp(tf::OpKernelConstruction* ctx, Worker worker) : OpKernel(ctx), delegate_(this, std::move(worker)) {}
 
   void Compute(tf::OpKernelContext* ctx) override {
-    const auto settings = GetSettings();
-    const int64_t run = runs_++, start = NowNs();
-    ++g_launches;
-    for (const Fault& fault : settings->faults)
-      if (Applies(fault, run) && !Before(fault, ctx)) return;
-
-    const bool replay = settings->replay > 0 && replayable_;
-    const std::string key = replay ? Key(ctx) : "";
-    const Remembered known = replay ? Find(key, settings->generation) : Remembered();
-    if (!known.outputs.empty()) {
-      for (int i = 0; i < num_outputs(); ++i) ctx->set_output(i, known.outputs[i]);
-      Occupy(start, known.seconds);
-    } else {
-      RunOnCpu(ctx);
-      if (!ctx->status().ok()) return;
-      const double seconds = Duration(*settings, ctx);
-      if (replay && known.runs > settings->replay) Remember(ctx, key, seconds, start);
-      Occupy(start, seconds);
-    }
-    for (const Fault& fault : settings->faults)
-      if (Applies(fault, run)) After(fault, ctx);
+    Delegate::Run run;
+    if (!delegate_.Begin(ctx, &run)) return;
+    if (!Delegate::IsAnswered(run)) delegate_.worker.cpu->Compute(ctx);
+    delegate_.End(ctx, run);
   }
 
  private:
-  struct Remembered {
-    int64_t runs = 0;
-    double seconds = 0;
-    std::vector<tf::Tensor> outputs;  // empty: to be computed
-  };
-
-  // The CPU build has no kernel for _FusedBatchNormEx: run FusedBatchNormV3, then the side input and Relu here.
-  tf::NodeDef WithoutActivation(tf::OpKernelConstruction* ctx, const tf::NodeDef& fused) {
-    std::string activation;
-    ctx->GetAttr("activation_mode", &activation).IgnoreError();
-    relu_ = activation == "Relu";
-    side_input_ = num_inputs() > 5;
-    tf::NodeDef node;
-    node.set_name(fused.name());
-    node.set_op("FusedBatchNormV3");
-    for (int i = 0; i < 5; ++i) node.add_input(fused.input_size() > i ? fused.input(i) : "");
-    for (const char* attr : {"T", "U", "epsilon", "exponential_avg_factor", "data_format", "is_training"})
-      if (fused.attr().count(attr)) (*node.mutable_attr())[attr] = fused.attr().at(attr);
-    return node;
-  }
-
-  void RunOnCpu(tf::OpKernelContext* ctx) {
-    if (tf::AsyncOpKernel* async = cpu_->AsAsync()) {
-      std::promise<void> done;
-      async->ComputeAsync(ctx, [&done] { done.set_value(); });
-      done.get_future().wait();
-    } else {
-      cpu_->Compute(ctx);
-    }
-    if (!ctx->status().ok() || !(relu_ || side_input_)) return;
-    auto out = ctx->mutable_output(0)->flat<float>();
-    if (side_input_) out += ctx->input(5).flat<float>();
-    if (relu_) out = out.cwiseMax(0.f);
-  }
-
-  // The shapes of all inputs, and the values of those in host memory: shapes, axes and sizes decide what the output
-  // looks like (Fill of another size was once answered with a remembered tensor).
-  std::string Key(tf::OpKernelContext* ctx) const {
-    std::string key;
-    for (int i = 0; i < ctx->num_inputs(); ++i) {
-      const tf::Tensor& input = ctx->input(i);
-      key += input.shape().DebugString();
-      if (input_memory_types()[i] == tf::HOST_MEMORY) {
-        const auto bytes = input.tensor_data();
-        key.append(bytes.data(), bytes.size());
-      }
-    }
-    return key;
-  }
-
-  // A copy, whose tensors share their buffers: kernels may run in parallel.
-  Remembered Find(const std::string& key, int64_t generation) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (generation != generation_) {
-      remembered_.clear();
-      generation_ = generation;
-    }
-    Remembered& found = remembered_[key];
-    ++found.runs;
-    return found;
-  }
-
-  double Duration(const Settings& settings, tf::OpKernelContext* ctx) const {
-    double bytes = 0;
-    for (int i = 0; i < ctx->num_inputs(); ++i)
-      if (!tf::IsRefType(ctx->input_dtype(i))) bytes += static_cast<double>(ctx->input(i).TotalBytes());
-    for (int i = 0; i < ctx->num_outputs(); ++i)
-      if (const tf::Tensor* out = ctx->mutable_output(i)) bytes += static_cast<double>(out->TotalBytes());
-    const double compute = settings.flops > 0 ? Flops(type_string(), ctx) / settings.flops : 0;
-    const double memory = settings.bytes_per_s > 0 ? bytes / settings.bytes_per_s : 0;
-    return settings.launch_s + std::max(compute, memory);
-  }
-
-  // Only where the CPU took longer than the device would. Never small outputs: they may steer a loop.
-  void Remember(tf::OpKernelContext* ctx, const std::string& key, double seconds, int64_t start) {
-    int64_t bytes = 0;
-    std::vector<tf::Tensor> outputs;
-    for (int i = 0; i < num_outputs(); ++i) {
-      if (!ctx->mutable_output(i)) return;
-      outputs.push_back(*ctx->mutable_output(i));
-      bytes += static_cast<int64_t>(outputs.back().TotalBytes());
-    }
-    if (bytes < 4096 || static_cast<double>(NowNs() - start) < seconds * 1e9) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Remembered& found = remembered_[key];
-    found.seconds = seconds;
-    found.outputs = std::move(outputs);
-  }
-
-  bool Applies(const Fault& fault, int64_t run) const {
-    return (fault.op == type_string() || fault.op == "*") && run >= fault.run;
-  }
-
-  // Faults that prevent the kernel from running return false.
-  static bool Before(const Fault& fault, tf::OpKernelContext* ctx) {
-    if (fault.kind == "abort") abort();
-    if (fault.kind == "hang") std::this_thread::sleep_for(std::chrono::duration<double>(fault.argument));
-    if (fault.kind != "exhausted") return true;
-    ctx->SetStatus(absl::ResourceExhaustedError("OOM when allocating tensor on the simulated device"));
-    return false;
-  }
-
-  // Faults in the outputs. An output may share its buffer with an input, so it is replaced, not overwritten.
-  void After(const Fault& fault, tf::OpKernelContext* ctx) {
-    if (fault.kind == "command_buffer")
-      fprintf(stderr, "Error: command buffer exited with error status.\n\tThe Metal Performance Shaders operations "
-                      "encoded on it may not have completed.\n");
-    for (int i = 0; i < num_outputs(); ++i) {
-      tf::Tensor* out = ctx->mutable_output(i);
-      if (!out || out->dtype() != tf::DT_FLOAT) continue;
-      tf::Tensor bad(out->dtype(), out->shape());
-      if (fault.kind == "nan") {
-        bad.flat<float>().setConstant(std::numeric_limits<float>::quiet_NaN());
-      } else if (fault.kind == "command_buffer") {
-        bad.flat<float>().setZero();
-      } else if (fault.kind == "bad_batch" && out->dims() > 0 && out->dim_size(0) % 8 != 0) {
-        bad.flat<float>() = out->flat<float>() + 0.1f;
-      } else {
-        continue;
-      }
-      *out = bad;
-    }
-  }
-
-  std::unique_ptr<OpKernel> cpu_;
-  bool replayable_ = false, relu_ = false, side_input_ = false;
-  std::atomic<int64_t> runs_{0};
-  std::mutex mutex_;
-  int64_t generation_ = 0;
-  std::unordered_map<std::string, Remembered> remembered_;
+  Delegate delegate_;
 };
 
-inline tf::OpKernel* CreateDelegate(tf::OpKernelConstruction* ctx) { return new DelegateOp(ctx); }
+// Where the CPU kernel is asynchronous, so is this one: a thread of the pool that waited for others could starve them.
+class AsyncDelegateOp : public tf::AsyncOpKernel {
+ public:
+  AsyncDelegateOp(tf::OpKernelConstruction* ctx, Worker worker)
+      : AsyncOpKernel(ctx), delegate_(this, std::move(worker)) {}
 
-// Registers the kernel of one line of the table: "Op|attribute=dtype;...|host_memory_argument,...".
+  void ComputeAsync(tf::OpKernelContext* ctx, DoneCallback done) override {
+    auto run = std::make_shared<Delegate::Run>();
+    if (!delegate_.Begin(ctx, run.get())) return done();
+    auto end = [this, ctx, run, done = std::move(done)] {
+      delegate_.End(ctx, *run);
+      done();
+    };
+    if (Delegate::IsAnswered(*run)) return end();
+    delegate_.worker.cpu->AsAsync()->ComputeAsync(ctx, end);
+  }
+
+ private:
+  Delegate delegate_;
+};
+
+inline tf::OpKernel* CreateDelegate(tf::OpKernelConstruction* ctx) {
+  Worker worker;
+  const absl::Status status = MakeWorker(ctx, &worker);
+  if (!status.ok()) {
+    ctx->SetStatus(status);
+    return nullptr;  // TensorFlow looks at the status
+  }
+  if (worker.cpu->AsAsync()) return new AsyncDelegateOp(ctx, std::move(worker));
+  return new DelegateOp(ctx, std::move(worker));
+}
+
+// Registers the kernel of one line of the table: "Op|attribute=dtype;...|host_memory_argument,...". False where the line
+// is not understood.
 //
-// Priority 1 wins over the kernels that the CPU build itself registers for DEVICE_GPU (at equal priority TensorFlow
-// raises "Multiple OpKernel registrations match").
-inline void RegisterKernel(const std::string& line) {
-  std::vector<std::string> fields = absl::StrSplit(line, '|');
-  fields.resize(3);
+// Priority 1 wins over the kernels that the CPU build itself registers for DEVICE_GPU; at equal priority TensorFlow
+// raises "Multiple OpKernel registrations match".
+inline bool RegisterKernel(const std::string& line) {
+  const std::vector<std::string> fields = absl::StrSplit(line, '|');
+  if (fields.size() != 3) return false;
   tf::KernelDefBuilder builder(fields[0].c_str());
   builder.Device(tf::DEVICE_GPU).Priority(1);
   for (absl::string_view constraint : absl::StrSplit(fields[1], ';', absl::SkipEmpty())) {
     const std::vector<std::string> attr = absl::StrSplit(constraint, '=');
     tf::DataType dtype;
-    if (attr.size() != 2 || !tf::DataTypeFromString(attr[1], &dtype)) {
-      fprintf(stderr, "autoplace.sim: kernel table: not understood: %s\n", line.c_str());
-      return;
-    }
+    if (attr.size() != 2 || !tf::DataTypeFromString(attr[1], &dtype)) return false;
     builder.TypeConstraint(attr[0].c_str(), dtype);
   }
-  for (const std::string& arg : std::vector<std::string>(absl::StrSplit(fields[2], ',', absl::SkipEmpty())))
-    builder.HostMemory(arg.c_str());
+  for (const std::string& argument : std::vector<std::string>(absl::StrSplit(fields[2], ',', absl::SkipEmpty())))
+    builder.HostMemory(argument.c_str());
   tf::kernel_factory::OpKernelRegistrar(builder.Build(), "DelegateOp", CreateDelegate);
+  return true;
 }
 
 }  // namespace autoplace

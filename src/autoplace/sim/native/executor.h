@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "queue.h"
 #include "settings.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 #include "tensorflow/c/tf_status.h"
@@ -18,11 +19,12 @@ inline void* Allocate(uint64_t size) {
 inline void Ok(TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 
 inline void Copy(void* to, const void* from, uint64_t size) {
-  const auto settings = GetSettings();
-  const int64_t start = NowNs();
+  const Settings& settings = GetSettings();
+  const int64_t start_ns = NowNs();
   ++g_copies;
   memcpy(to, from, size);
-  Occupy(start, settings->copy_s + (settings->bytes_per_s > 0 ? static_cast<double>(size) / settings->bytes_per_s : 0));
+  const double transfer = settings.bytes_per_s > 0 ? 1e9 * static_cast<double>(size) / settings.bytes_per_s : 0;
+  Occupy(start_ns, settings.copy_ns + static_cast<int64_t>(transfer));
 }
 
 inline void FillExecutor(SP_StreamExecutor* se) {

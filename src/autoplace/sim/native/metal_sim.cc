@@ -1,15 +1,21 @@
-// A simulated Metal device for TensorFlow on Linux.
+// A simulated Metal device for TensorFlow on Linux. The README of the room has the guarantees and the traps.
 //
-// TensorFlow loads this library as a pluggable device and lists it as GPU:0. Memory is host memory, and each kernel
-// delegates to the operation's own CPU kernel, so results are right unless a fault is switched on. Time is simulated:
-// the device is a serial queue, and a kernel returns when its simulated duration is over.
-//
-// AUTOPLACE_SIM_KERNELS names the file with the kernel table; it is read once, when the library is loaded.
-#include <fstream>
+// Python opens this library, hands over the kernel table, and lets TensorFlow load it as a pluggable device: TensorFlow
+// calls SE_InitPlugin, TF_InitKernel and TF_InitGraph, once. The AutoplaceSim_* functions may be called at any time.
+#include <stdint.h>
 
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/str_split.h"
 #include "delegate.h"
 #include "executor.h"
 #include "rewrite.h"
+
+namespace {
+std::string* g_kernel_table = new std::string;
+}
 
 extern "C" {
 
@@ -28,11 +34,9 @@ void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* status) {
 }
 
 void TF_InitKernel() {
-  const char* path = getenv("AUTOPLACE_SIM_KERNELS");
-  std::ifstream table(path ? path : "");
-  if (!table) fprintf(stderr, "autoplace.sim: no kernel table at %s\n", path ? path : "(not set)");
-  for (std::string line; std::getline(table, line);)
-    if (!line.empty()) autoplace::RegisterKernel(line);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*g_kernel_table, '\n', absl::SkipEmpty())))
+    if (!autoplace::RegisterKernel(line))
+      fprintf(stderr, "autoplace.sim: a line of the kernel table is not understood: %s\n", line.c_str());
 }
 
 void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
@@ -48,11 +52,26 @@ void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
   autoplace::Ok(status);
 }
 
-void AutoplaceSim_Set(const char* text) { autoplace::SetSettings(text); }
+// The kernel table, one kernel a line; to be set before TensorFlow loads the library.
+void AutoplaceSim_SetKernels(const char* text) { *g_kernel_table = text; }
 
+// Puts new settings in force: 0, or -1 where they are not understood and the old ones stay.
+int AutoplaceSim_Set(const char* text) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const autoplace::Settings* next = autoplace::Intern(text);
+  if (!next) return -1;
+  const autoplace::Settings* old = autoplace::g_settings.exchange(next);
+  if (old->faults_text != next->faults_text) ++autoplace::g_faults_epoch;
+  if (old->replay_after > 0 && old->times_text != next->times_text) autoplace::ForgetAll();
+  return 0;
+}
+
+// Launches, copies, simulated nanoseconds busy, bytes remembered for replay.
 void AutoplaceSim_Counters(int64_t* counters) {
   counters[0] = autoplace::g_launches;
   counters[1] = autoplace::g_copies;
   counters[2] = autoplace::g_busy_ns;
+  counters[3] = autoplace::g_remembered_bytes;
 }
 }
