@@ -9,14 +9,17 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoplace.errors import AutoplaceError, UnknownSimulationError
+
+if TYPE_CHECKING:
+    from autoplace.demo.results import Result
 
 FINDINGS, USAGE = 1, 2
 MODELS = ("dnn9", "three_inputs", "crnn")
@@ -119,13 +122,13 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _print_table(found: object) -> None:
+def _print_table(found: Sequence[Result]) -> None:
     from rich.console import Console
 
     from autoplace.demo import results
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-    console.print(results.table(found))  # type: ignore[arg-type]  # what run returned
+    console.print(results.table(found))
 
 
 @contextmanager

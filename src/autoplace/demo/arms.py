@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -90,8 +91,7 @@ def race(
 ) -> dict[str, list[int]]:
     """Time the train step of each arm, in turns.
 
-    The first arm of a round changes from round to round, so that none always runs on what another left in the
-    caches. On a simulated device the values, and so the weights, are of no use afterwards.
+    The order within a round is drawn by lot, so that none always runs on what another left in the caches. On a simulated device the values, and so the weights, are of no use afterwards.
 
     Args:
         arms: The arms; their train functions are those that `fit` uses.
@@ -113,10 +113,9 @@ def race(
             runs[name] = _stepper(arm, endless)
             for _ in range(WARM_STEPS):
                 runs[name]()
-        names = list(arms)
-        for number in range(rounds):
-            shift = number % len(names)
-            for name in names[shift:] + names[:shift]:
+        order = random.Random(rounds)  # noqa: S311 - no secret
+        for _ in range(rounds):
+            for name in order.sample(list(arms), len(arms)):
                 start = time.perf_counter_ns()
                 for _ in range(steps):
                     runs[name]()
