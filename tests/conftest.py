@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,22 @@ settings.register_profile(
 settings.load_profile("autoplace")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Show tests no `AUTOPLACE_*` variable of the user, and give them a cache of their own.
+
+    Only built simulated devices are kept from one run to the next: their names have a hash of all they are built from.
+    """
+    for name in [name for name in os.environ if name.startswith("AUTOPLACE_")]:
+        del os.environ[name]
+    cache = tempfile.TemporaryDirectory(prefix="autoplace-tests-")
+    config.add_cleanup(cache.cleanup)
+    os.environ["AUTOPLACE_CACHE_DIR"] = cache.name
+    built = HERE.parent / "build" / "sim"
+    built.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # a system without symbolic links builds once per run
+        (Path(cache.name) / "sim").symlink_to(built, target_is_directory=True)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the marker of its folder, so that neither can be forgotten."""
@@ -30,11 +48,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder not in FOLDERS:
             raise pytest.UsageError(f"{item.path}: tests are in one of {', '.join(FOLDERS)}")
         item.add_marker(folder)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests see no `AUTOPLACE_*` variable of the user and never write to the user's cache."""
-    for name in [name for name in os.environ if name.startswith("AUTOPLACE_")]:
-        del os.environ[name]
-    os.environ["AUTOPLACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
