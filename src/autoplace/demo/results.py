@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 CPU_ARM, GPU_ARM, PLAN_ARM = "plain Keras, CPU", "plain Keras, GPU", "SmartModel"
 """Names of the sides that are compared."""
 
-LOSS_TOLERANCE = 0.02
+LOSS_TOLERANCE = 0.01
 """Largest relative difference of a final loss from that of plain Keras on the CPU.
 
 Rounding differs between devices (see engines/tensorflow/tolerances.py) and grows with every step: about
