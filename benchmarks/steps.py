@@ -19,6 +19,7 @@ from typing import Any
 
 from autoplace.demo import device
 from autoplace.demo.results import CONFIDENCE, CPU_ARM, GPU_ARM, PLAN_ARM
+from autoplace.report.data import finite_or_none
 
 SCHEMA = 1
 BATCHES = (9, 64)
@@ -53,7 +54,7 @@ def measure(name: str, batch: int, rounds: int, seed: int = 7) -> dict[str, Any]
         "devices": {path: str(where) for path, where in plan.devices.items()},
         "median_ns": {arm: time.median_ns for arm, time in times.items()},
         "better_single": better,
-        "ratio": {"ratio": ratio.ratio, "low": ratio.low, "high": _finite(ratio.high)},
+        "ratio": {"ratio": ratio.ratio, "low": ratio.low, "high": finite_or_none(ratio.high)},
         "gate": None
         if plan.gate is None
         else {
@@ -61,7 +62,7 @@ def measure(name: str, batch: int, rounds: int, seed: int = 7) -> dict[str, Any]
             "against": plan.gate.against,
             "ratio": plan.gate.ratio,
             "low": plan.gate.low,
-            "high": _finite(plan.gate.high),
+            "high": finite_or_none(plan.gate.high),
             "decided": plan.gate.decided,
         },
         "gate_median_ns": {arm: time.median_ns for arm, time in plan.step_times.items()},
@@ -69,10 +70,6 @@ def measure(name: str, batch: int, rounds: int, seed: int = 7) -> dict[str, Any]
         "steps_per_round": steps,
         "samples_ns": samples,
     }
-
-
-def _finite(number: float) -> float | None:
-    return number if number < float("inf") else None
 
 
 def row(found: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ Data goes to stdout, messages to stderr. Exit codes: 0 fine, 1 findings or an er
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -90,7 +89,7 @@ def demo(
         )
         written = results.write(found, out)
         if as_json:
-            print(json.dumps(results.data(found), indent=1))
+            print(results.text(found), end="")
         else:
             _print_table(found)
         _say(f"wrote {' and '.join(str(path) for path in written)}")

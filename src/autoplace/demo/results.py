@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autoplace import planner
 from autoplace.report import Report
+from autoplace.report.data import finite_or_none
 from autoplace.report.files import write_whole
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ class Result:
             "ratio": {
                 "ratio": self.ratio.ratio,
                 "low": self.ratio.low,
-                "high": self.ratio.high,
+                "high": finite_or_none(self.ratio.high),
                 "confidence": CONFIDENCE,
             },
-            "final_loss": dict(self.losses),
-            "loss_difference": self.loss_difference,
+            "final_loss": {name: finite_or_none(loss) for name, loss in self.losses.items()},
+            "loss_difference": finite_or_none(self.loss_difference),
             "loss_tolerance": LOSS_TOLERANCE,
             "warmup_seconds": self.report.plan.probe.seconds,
             "samples_ns": {name: list(samples) for name, samples in self.samples_ns.items()},
@@ -162,6 +163,11 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def text(results: Sequence[Result]) -> str:
+    """Return `data` as JSON text; a loss that is not finite is null, since JSON has no NaN."""
+    return json.dumps(data(results), indent=1, allow_nan=False) + "\n"
+
+
 def write(results: Sequence[Result], folder: Path) -> tuple[Path, Path]:
     """Write `report.html` and `report.json` into `folder`, which is made if it is not there.
 
@@ -171,7 +177,7 @@ def write(results: Sequence[Result], folder: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     page, raw = folder / "report.html", folder / "report.json"
     write_whole(page, html(results))
-    write_whole(raw, json.dumps(data(results), indent=1) + "\n")
+    write_whole(raw, text(results))
     return page, raw
 
 

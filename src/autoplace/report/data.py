@@ -89,9 +89,9 @@ def _gate(gate: GateResult) -> Data:
     return {
         "candidate": gate.candidate,
         "against": gate.against,
-        "ratio": _finite(gate.ratio),
-        "low": _finite(gate.low),
-        "high": _finite(gate.high),
+        "ratio": finite_or_none(gate.ratio),
+        "low": finite_or_none(gate.low),
+        "high": finite_or_none(gate.high),
         "decided": gate.decided,
     }
 
@@ -99,8 +99,8 @@ def _gate(gate: GateResult) -> Data:
 def _parity(parity: Parity) -> Data:
     return {
         "passed": parity.passed,
-        "worst": _finite(parity.worst),
-        "tolerance": _finite(parity.tolerance),
+        "worst": finite_or_none(parity.worst),
+        "tolerance": finite_or_none(parity.tolerance),
         "checked_steps": parity.checked_steps,
     }
 
@@ -167,6 +167,6 @@ def _event(event: Event) -> Data:
     }
 
 
-def _finite(number: float) -> float | None:
+def finite_or_none(number: float) -> float | None:
     """JSON has no infinity: the open end of an interval is null."""
     return number if math.isfinite(number) else None

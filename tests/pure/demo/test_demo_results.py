@@ -75,3 +75,11 @@ def test_files(tmp_path: Path) -> None:
     assert html.count("&lt;dense&gt;") == 1
     assert "http" not in html
     assert html.count("<html") == 1
+
+
+def test_nan_is_null(tmp_path: Path) -> None:
+    """JSON has no NaN, and a strict reader must be able to read what a failed run wrote."""
+    _, raw = results.write([result(loss=float("nan"))], tmp_path)
+    figures = json.loads(raw.read_text(), parse_constant=pytest.fail)["results"]["net"]
+    assert figures["final_loss"][PLAN_ARM] is None
+    assert figures["loss_difference"] is None
