@@ -45,13 +45,13 @@ class Example:
 
 def dnn9(make_model: MakeModel, inputs: Any) -> Any:
     """Normalization and three dense layers: so small that launching kernels is all that a GPU does."""
-    normalization = layers.Normalization(axis=None)
+    normalization = layers.Normalization(axis=None, name="normalization")
     normalization.adapt(inputs)
     x = first = keras.Input((1024,))
     x = normalization(x)
-    x = layers.Dense(64, activation="relu")(x)
-    x = layers.Dense(8, activation="relu")(x)
-    model = make_model(first, layers.Dense(1)(x), name="dnn9")
+    x = layers.Dense(64, activation="relu", name="dense_64")(x)
+    x = layers.Dense(8, activation="relu", name="dense_8")(x)
+    model = make_model(first, layers.Dense(1, name="dense_1")(x), name="dnn9")
     model.compile(
         keras.optimizers.Adam(0.001), "mean_absolute_error", metrics=["mae"], jit_compile=False
     )
@@ -63,19 +63,19 @@ def three_inputs(make_model: MakeModel, _inputs: Any) -> Any:
     ends, starts = [], []
     for number in (1, 2):
         starts.append(keras.Input((1024,), name=f"input{number}"))
-        x = layers.LayerNormalization()(starts[-1])
-        x = layers.Dense(8, activation="relu")(x)
-        ends.append(layers.Dense(32, activation="relu")(x))
+        x = layers.LayerNormalization(name=f"normalization_{number}")(starts[-1])
+        x = layers.Dense(8, activation="relu", name=f"dense_8_{number}")(x)
+        ends.append(layers.Dense(32, activation="relu", name=f"dense_32_{number}")(x))
     starts.append(keras.Input((16, data.STRIP_WIDTH, 1), name="input3"))
-    x = layers.Conv2D(64, 3, padding="same", activation="relu")(starts[-1])
-    x = layers.MaxPooling2D(2)(x)
-    x = layers.Conv2D(128, 3, padding="same", activation="relu")(x)
-    x = layers.MaxPooling2D(2)(x)
-    x = layers.Conv2D(128, 3, padding="same", activation="relu")(x)
-    x = layers.Flatten()(x)
-    x = layers.Dense(128, activation="relu")(x)
+    x = layers.Conv2D(64, 3, padding="same", activation="relu", name="conv_1")(starts[-1])
+    x = layers.MaxPooling2D(2, name="pool_1")(x)
+    x = layers.Conv2D(128, 3, padding="same", activation="relu", name="conv_2")(x)
+    x = layers.MaxPooling2D(2, name="pool_2")(x)
+    x = layers.Conv2D(128, 3, padding="same", activation="relu", name="conv_3")(x)
+    x = layers.Flatten(name="flatten")(x)
+    x = layers.Dense(128, activation="relu", name="dense_128")(x)
     layers.Dense(1)(x)  # the unused head of the model that was reported
-    x = layers.Concatenate()([*ends, x])
+    x = layers.Concatenate(name="concatenate")([*ends, x])
     model = make_model(
         starts, layers.Dense(1, activation="relu", name="pred")(x), name="three_inputs"
     )
@@ -86,13 +86,14 @@ def three_inputs(make_model: MakeModel, _inputs: Any) -> Any:
 def crnn(make_model: MakeModel, _inputs: Any) -> Any:
     """Convolutions, for which a GPU is made, and a recurrent layer, for which it is not."""
     x = first = keras.Input((96, 32, 1))
-    for filters, pool in BLOCKS:
-        x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
-        x = layers.MaxPooling2D(pool)(x)
-    x = layers.Reshape((data.SEQUENCE_STEPS, -1))(x)
-    x = layers.Dense(64, activation="relu")(x)
-    x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(x)
-    model = make_model(first, layers.Dense(40)(x), name="crnn")
+    for number, (filters, pool) in enumerate(BLOCKS, start=1):
+        x = layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv_{number}")(x)
+        x = layers.MaxPooling2D(pool, name=f"pool_{number}")(x)
+    x = layers.Reshape((data.SEQUENCE_STEPS, -1), name="steps")(x)
+    x = layers.Dense(64, activation="relu", name="dense_64")(x)
+    recurrent = layers.LSTM(64, return_sequences=True, name="lstm")
+    x = layers.Bidirectional(recurrent, name="bidirectional")(x)
+    model = make_model(first, layers.Dense(40, name="dense_40")(x), name="crnn")
     model.compile(
         "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
     )

@@ -110,8 +110,8 @@ HEADER = (
     "choice",
     "times faster than the better single device",
     "final loss: CPU",
-    "GPU",
-    "SmartModel",
+    "loss: GPU",
+    "loss: SmartModel",
     "warmup s",
 )
 

@@ -55,7 +55,7 @@ def test_table() -> None:
 def test_without_accelerator() -> None:
     """A dash where there is no second device."""
     row = dict(zip(results.HEADER, results.cells(result(gpu=False)), strict=True))
-    assert row["GPU ms"] == row["GPU"] == "-"
+    assert row["GPU ms"] == row["loss: GPU"] == "-"
 
 
 @pytest.mark.parametrize(("loss", "is_right"), [(1.0, True), (1.5, False), (float("nan"), False)])
