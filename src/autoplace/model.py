@@ -124,11 +124,6 @@ class SmartModel(keras.Model):
 
     # ------------------------------------------------------------------------------------ Keras'
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """As `keras.Model.compile`; a plan that was measured before is forgotten."""
-        super().compile(*args, **kwargs)
-        placer_of(self).on_compile()
-
     @functools.wraps(keras.Model.fit)
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """As `keras.Model.fit`, after a warmup where there is no plan yet."""

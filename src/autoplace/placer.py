@@ -53,6 +53,7 @@ class Placer:
         self._wanted: Plan | None = None  # handed in by the user, not yet carried out
         self._is_users = False
         self._working = False
+        self._optimizer: keras.optimizers.Optimizer | None = None  # the one that the plan is for
 
     @property
     def policy(self) -> Policy:
@@ -62,11 +63,12 @@ class Placer:
     def set_policy(self, policy: Policy) -> None:
         """Give the model a policy of its own; a plan made under another one is forgotten."""
         self._own_policy = policy
-        self.on_compile()
+        self.forget()
 
     @property
     def plan(self) -> Plan | None:
         """The plan in force; where there is nothing to decide, the trivial one."""
+        self._notice_compile()
         if self._plan is None and self._wanted is None and self.is_trivial():
             return trivial_plan(self._model, self._trivial_reason())
         return self._plan or self._wanted
@@ -83,6 +85,7 @@ class Placer:
         """
         if self._working or self.is_trivial():
             return make(force)
+        self._notice_compile()
         if self._plan_for(step) is not None:
             with seams.without_jit(self._model, active=True):
                 return make(force)
@@ -98,6 +101,7 @@ class Placer:
         `seams.without_autotune`). Other data are taken from their iterator in `_on_first_batch`.
         """
         model = self._model
+        self._notice_compile()
         if self._plan_for(TRAIN) is not None or self.is_trivial() or not model.compiled:
             return
         try:
@@ -117,7 +121,12 @@ class Placer:
         def first(source: Any) -> Any:
             feed = take(source, self._model.steps_per_execution, step)
             if feed is None:
-                raise StopIteration  # no data at all: Keras' epoch iterator warns in its own words
+                # No data at all. Keras traces its function all the same, then warns in its own words.
+                loops = [
+                    (layer, "use_cudnn", False) for layer in seams.recurrent_layers(self._model)
+                ]
+                with seams.overridden(loops):
+                    return self._plain_function(step)(source)
             self.place(feed, step)
             name = seams.STEP_FUNCTIONS[step][1]
             if getattr(self._model, name) is None or getattr(self._model, name) is first:
@@ -151,6 +160,7 @@ class Placer:
             self._release()
             outcome.arm.adopt()
         self._plan, self._wanted = outcome.plan, None
+        self._optimizer = getattr(self._model, "optimizer", None)
         if step == TEST:  # the arm was a predict step; evaluate has a function of its own
             seams.set_function(self._model, TEST, None)
         return outcome.plan
@@ -204,12 +214,22 @@ class Placer:
             feed = Feed([(seams.example_inputs(self._model),)])
             return engine.session(self._model, feed, PREDICT).graph
 
-    def on_compile(self) -> None:
-        """Forget a plan that was measured for another optimizer; keep one that the user handed in."""
+    def forget(self) -> None:
+        """Forget the plan, but for one that the user handed in: that one is carried out anew."""
         if self._plan is not None and self._is_users:
             self._wanted = self._plan
         self._plan = None
         self._release()
+
+    def _notice_compile(self) -> None:
+        """Forget a plan that was measured for another optimizer.
+
+        Not by overriding `compile`: Keras would then no longer compile a model that it loads or clones.
+        """
+        is_for_training = self._plan is not None and self._plan.kind == "train"
+        has_changed = getattr(self._model, "optimizer", None) is not self._optimizer
+        if is_for_training and has_changed and not self._working:
+            self.forget()
 
     def forget_functions(self) -> None:
         """Let Keras make all step functions anew."""

@@ -94,8 +94,9 @@ class LayerGraph:
                 received=str(sorted(unit.path for unit in self.units))[:200],
                 fix="report this model: tracing should have made the paths unique",
             )
+        sources = known | {INPUT}
         for edge in self.edges:
-            if edge.target not in known or edge.source not in known | {INPUT}:
+            if edge.target not in known or edge.source not in sources:
                 raise PlannerInputError(
                     "an edge names a unit that the graph does not have",
                     expected=f"paths of {len(known)} units, or {INPUT!r} as source",

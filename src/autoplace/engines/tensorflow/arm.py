@@ -37,7 +37,7 @@ class Feed:
 
     def dataset(self) -> tf.data.Dataset:
         """The batches once, in order, with the element spec of their origin."""
-        parts = [tf.data.Dataset.from_tensors(_without_none(batch)) for batch in self.batches]
+        parts = [tf.data.Dataset.from_tensors(as_elements(batch)) for batch in self.batches]
         joined = parts[0]
         for part in parts[1:]:
             joined = joined.concatenate(part)
@@ -77,11 +77,19 @@ class Feed:
             yield iterator
 
 
-def _without_none(batch: Any) -> Any:
-    """Drop the absent ends of `(x, y, sample_weight)`: a dataset holds tensors."""
-    while isinstance(batch, tuple) and batch and batch[-1] is None:
-        batch = batch[:-1]
-    return batch
+def as_elements(batch: Any) -> Any:
+    """Return a batch as an element of a dataset: tuples for lists, without absent parts at its end.
+
+    A dataset would stack a list into one tensor, and cannot hold the None of an absent sample weight.
+    """
+    if isinstance(batch, dict):
+        return {key: as_elements(value) for key, value in batch.items()}
+    if not isinstance(batch, (list, tuple)):
+        return batch
+    parts = [as_elements(part) for part in batch]
+    while parts and parts[-1] is None:
+        parts.pop()
+    return tuple(parts)
 
 
 class Arm:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from autoplace.engines.tensorflow.arm import as_elements
 from autoplace.errors import OneShotDataError
 
 DEFAULT_BATCH = 32
@@ -50,6 +51,7 @@ def first_batches(x: Any, y: Any, batch_size: int | None, count: int) -> tuple[l
     if not standard:
         return [], None
     # As fit's own pipeline has it: the batch dimension is open, so that its function is not traced again.
+    standard = [as_elements(batch) for batch in standard]
     spec = keras.tree.map_structure(
         lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype)), standard[0]
     )

@@ -380,6 +380,14 @@ def set_device(operation: tf.Operation, device: str) -> None:
     operation._set_device(device)
 
 
+def variables_used_in(graph: tf.Graph) -> list[tf.Variable]:
+    """Variables that operations of a graph read or write.
+
+    `graph.variables` is filled only when a tf.function has traced it.
+    """
+    return list(graph._watched_variables)
+
+
 def function_graph(graph: tf.Graph, name: str) -> tf.Graph | None:
     """The graph of a function that an operation of `graph` calls, or None if TensorFlow does not keep it."""
     outer: tf.Graph | None = graph

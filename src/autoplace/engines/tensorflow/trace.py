@@ -271,7 +271,7 @@ def trace(
         ),
         units=units,
         inputs=values,
-        foreign=[v for v in graph.variables if id(v) not in known],
+        foreign=[v for v in seams.variables_used_in(graph) if id(v) not in known],
     )
 
 
