@@ -165,12 +165,12 @@ def open_native(library: Library) -> ctypes.CDLL:
 
 def _compile(main: Path, folder: Path, compile_flags: list[str], link_flags: list[str]) -> float:
     """Build into `folder`, replacing a broken build, and return the seconds."""
-    compiler = shlex.split(os.environ.get("CXX", "g++"))
-    if not compiler or shutil.which(compiler[0]) is None:
+    compiler = shlex.split(os.environ.get("CXX") or "g++")
+    if shutil.which(compiler[0]) is None:
         raise CompilerMissingError(
             "the simulated device has to be built, and there is no C++ compiler",
             expected="g++ on the PATH, or the name of a compiler in the environment variable CXX",
-            received="CXX=" + os.environ["CXX"] if "CXX" in os.environ else "no g++ on the PATH",
+            received=f"no {compiler[0]} on the PATH",
             fix="install it, on Debian and Ubuntu with: apt-get install g++",
         )
     start = time.monotonic()
