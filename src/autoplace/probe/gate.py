@@ -205,19 +205,26 @@ def _race(
 
 
 def _without_hopeless(live: list[str], samples: Mapping[str, list[int]]) -> list[str]:
+    """Drop arms that cannot win any more.
+
+    A single device is measured against the other single device only: which of the two is the better one has
+    to be known, also where both are far behind the mixed plan.
+    """
     if any(len(samples[name]) < HOPELESS_ROUNDS for name in live):
         return live
-    fastest = min(live, key=lambda name: sum(samples[name]))
-    # At least two stay: the decision needs both sides timed to the end.
-    keep = sorted(live, key=lambda name: sum(samples[name]))[:2]
     return [
         name
         for name in live
-        if name in keep
-        or any(
-            a < HOPELESS_RATIO * b for a, b in zip(samples[name], samples[fastest], strict=False)
-        )
+        if not any(_is_hopeless(samples[name], samples[rival]) for rival in _rivals(name, live))
     ]
+
+
+def _rivals(name: str, live: list[str]) -> list[str]:
+    return [other for other in live if other not in (name, MIXED)]
+
+
+def _is_hopeless(own: list[int], other: list[int]) -> bool:
+    return all(a >= HOPELESS_RATIO * b for a, b in zip(own, other, strict=False))
 
 
 def _is_clear(live: list[str], samples: Mapping[str, list[int]]) -> bool:
