@@ -1,4 +1,4 @@
-"""The simulated device, started once for this process; and children, for what ends or needs a process of its own."""
+"""The simulated device, started once; and children, for what needs a process of its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _no_leftovers(simulated: sim.SimulatedDevice) -> None:
 
 @pytest.fixture
 def child(tmp_path: Path) -> Child:
-    """Run code in a fresh process, in an empty folder, after the usual imports; nothing is started there."""
+    """Run code in a fresh process, in an empty folder; nothing is started there."""
 
     def run(code: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

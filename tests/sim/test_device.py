@@ -1,4 +1,4 @@
-"""The device that TensorFlow lists: its kernels, its identity, and that its values are the CPU's."""
+"""The device that TensorFlow lists: its kernels, its identity, and the CPU's values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_table_can_be_simulated(name: str) -> None:
 
 
 def test_tensorflow_has_registered_every_line() -> None:
-    """By operation and dtypes; priority 1 tells our kernels from those that the CPU build has for GPU."""
+    """Priority 1 tells our kernels from those that the CPU build itself has for GPU."""
     table = kernel_tables.simulated("tensorflow-metal==1.2.0")
     registered = set()
     for op in table.ops:
@@ -178,7 +178,7 @@ def _attribute(**field: object) -> tf.compat.v1.AttrValue:
 
 @pytest.mark.parametrize("side_input", [False, True])
 def test_fused_batch_norm_is_composed(side_input: bool) -> None:
-    """The only operation without a CPU kernel that the device has: norm, side input and Relu, as fused."""
+    """The only kernel without one on the CPU: norm, side input and Relu, as fused."""
     generator = np.random.default_rng(3)
     x, side = generator.normal(size=(2, 2, 3, 3, 4)).astype("float32")
     ones = np.ones(4, "float32")

@@ -1,4 +1,4 @@
-"""What ends a process or needs a fresh one: errors of starting, building and caching, faults that kill."""
+"""What ends a process or needs a fresh one: errors of starting and building, faults that kill."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ def script(path: Path, text: str) -> str:
 
 
 def copying_compiler(folder: Path, built: Path, log: Path) -> str:
-    """A compiler that takes a second, writes a line into `log`, and yields the library that is already built."""
+    """A compiler that takes a second, logs a line, and yields what is already built."""
     return script(
         folder / "compiler",
         f'echo run >> {log}\nsleep 1\nwhile [ "$1" != "-o" ]; do shift; done\ncp {built} "$2"',
     )
 
 
-# ------------------------------------------------------------------------------------------ starting
+# ------------------------------------------------------------------------------------------
+# starting
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,8 @@ def test_faults_and_scale_from_the_start(child: Child) -> None:
     assert done.stdout.split() == ["1.0", "tensorflow-metal==0.8.0", "nan", "True"], done.stderr
 
 
-# ------------------------------------------------------------------------------------------ building
+# ------------------------------------------------------------------------------------------
+# building
 
 
 def test_without_a_compiler(child: Child, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_damaged_build_is_built_again(
 
 
 def test_a_library_that_cannot_be_loaded_is_not_used_for_ever(child: Child, tmp_path: Path) -> None:
-    """The compiler made nonsense, with a fitting record: the first start says so, the next one builds anew."""
+    """The compiler made nonsense, with a fitting record: the next start builds anew."""
     nonsense = script(
         tmp_path / "nonsense", 'while [ "$1" != "-o" ]; do shift; done\necho nonsense > "$2"'
     )
@@ -238,7 +240,8 @@ def test_the_module_fails_with_the_error_on_stderr(tmp_path: Path) -> None:
     assert "AP103" in done.stderr
 
 
-# -------------------------------------------------------------------------------- the rate of this CPU
+# -------------------------------------------------------------------------------- the rate of this
+# CPU
 
 
 def test_a_rate_that_cannot_be_measured(child: Child, tmp_path: Path) -> None:
@@ -315,8 +318,8 @@ with tf.Graph().as_default(), tf.device("GPU:0"):
     out = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])
     into = tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(3.0)])
     assert "GPU" in into.device
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
-    with tf.compat.v1.Session(config=config) as session:
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1,
+    intra_op_parallelism_threads=1) with tf.compat.v1.Session(config=config) as session:
         print(session.run([out, into])[0][0], sim.counters().launches - before)
 """
     )

@@ -1,4 +1,4 @@
-"""The device's pace. Modelled times are counted, not clocked: a busy machine does not change them."""
+"""The device's pace. Modelled times are counted, not clocked: other load changes nothing."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ def test_the_queue_is_serial() -> None:
         assert took >= sim.counters().busy_ns - before
 
 
-# -------------------------------------------------------------------------------------------- replay
+# --------------------------------------------------------------------------------------------
+# replay
 
 
 @graph
@@ -181,7 +182,7 @@ def convolution(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 
 def test_replay_remembers_and_forgets() -> None:
-    """Inside, another input gets the remembered answer; afterwards, the right one, and nothing is kept."""
+    """Inside, another input gets the remembered answer; afterwards, the right one."""
     kernel = normal(3, 3, 64, 64)
     first, second = normal(8, 48, 48, 64, seed=1), normal(8, 48, 48, 64, seed=2)
     right = convolution(second, kernel).numpy()
@@ -308,3 +309,28 @@ def test_an_unknown_mode_is_refused() -> None:
     assert caught.value.code == "AP106"
     assert caught.value.expected == "one of replay, spin, exact"
     assert caught.value.received == "'fast'"
+
+
+def test_blocks_may_come_and_go_while_kernels_run() -> None:
+    """Another thread measures: nothing breaks, and what is left is right and empty."""
+    kernel, x = normal(3, 3, 16, 16), normal(4, 32, 32, 16)
+    right = convolution(x, kernel).numpy()
+    is_over = threading.Event()
+    worst: list[float] = []
+
+    def work() -> None:
+        while not is_over.is_set():
+            worst.append(float(np.abs(convolution(x, kernel).numpy() - right).max()))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for mode in ["replay", "spin", "replay", "exact"] * 20:
+        with sim.timing(mode):
+            time.sleep(0.01)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert len(worst) > 3
+    assert max(worst) == 0
+    assert sim.counters().remembered_bytes == 0

@@ -1,7 +1,7 @@
-"""A simulated Metal device: TensorFlow on Linux lists `GPU:0` with the kernels and the pace of a Mac's GPU.
+"""A simulated Metal device: `GPU:0` on Linux, with the kernels and the pace of a Mac's GPU.
 
-In: names of a kernel table, a timing profile, faults. Out: a device in this process, and what it did. Never: a
-change of results, unless a fault was asked for, or inside `timing("replay")`.
+In: names of a kernel table, a timing profile, faults. Out: a device in this process, and what it
+did. Never: a change of results, unless a fault was asked for, or inside `timing("replay")`.
 """
 
 from autoplace.sim.control import Counters as Counters

@@ -1,7 +1,7 @@
 """What the started device is told, and what it says: its pace, its faults, its counters.
 
-The one writer of the native device's settings. They belong to the whole process, not to a thread: TensorFlow has one
-simulated device.
+The one writer of the native device's settings. They belong to the whole process, not to a thread:
+TensorFlow has one simulated device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autoplace.sim import fault_specs
 from autoplace.sim.timing_profiles import TimingProfile
 
 MODES = ("replay", "spin", "exact")
-REPLAY_AFTER = 2  # runs at a shape after which a heavy kernel answers from memory
+REPLAY_AFTER = 2  # runs at a shape after which the next one of a heavy kernel is remembered
 MOST_REMEMBERED_BYTES = 4 << 30  # 4 GiB, and never more than a quarter of this machine's memory
 
 
@@ -94,13 +94,14 @@ def faults_in_force() -> tuple[str, ...]:
 
 @contextmanager
 def timing(mode: str = "replay") -> Iterator[None]:
-    """Let the device take a chip's time inside; outside it takes none. Without a device, nothing happens.
+    """Let the device take a chip's time inside; outside it takes none. A no-op without a device.
 
     Args:
-        mode: ``replay``: heavy kernels answer from memory after two runs at a shape and take the modelled time, so
-            that the device can be faster than this CPU. Values inside are stale; when the block is left, all that
-            was remembered is gone. ``spin``: right values, and the modelled time or the CPU's, whichever is longer.
-            ``exact``: right values and no time, as outside.
+        mode: ``replay``: heavy kernels remember their third run at a shape and answer with it, in
+            the modelled time, so that the device can be faster than this CPU. Values inside are
+            stale; when the block is left, all that was remembered is gone. ``spin``: right values,
+            and the modelled time or the CPU's, whichever is longer. ``exact``: right values and no
+            time, as outside.
 
     Raises:
         UnknownSimulationError: AP106, for another mode.
@@ -110,7 +111,7 @@ def timing(mode: str = "replay") -> Iterator[None]:
             "a timing mode of the simulated device is not known",
             expected=f"one of {', '.join(MODES)}",
             received=repr(mode),
-            fix="use timing('replay') to measure, and timing('spin') for right values at a chip's pace",
+            fix="use timing('replay') to measure, timing('spin') for right values at a chip's pace",
         )
     entry = (object(), mode)
     with _control.lock:
@@ -128,10 +129,12 @@ def set_faults(faults: Sequence[str]) -> None:
     """Switch faults on, and all others off; their runs are counted from here.
 
     Args:
-        faults: Such as ``nan@MatMul:5`` or ``dropped_relu``; `autoplace.sim.fault_specs` has the kinds.
+        faults: Such as ``nan@MatMul:5`` or ``dropped_relu``; `autoplace.sim.fault_specs` has the
+            kinds.
 
     Raises:
-        UnknownSimulationError: AP106, for a fault that there is not, or where no device has been started.
+        UnknownSimulationError: AP106, for a fault that there is not, or where no device has been
+            started.
     """
     with _control.lock:
         if _control.native is None and faults:

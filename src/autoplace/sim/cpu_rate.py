@@ -1,12 +1,13 @@
 """How fast this machine's CPU is in TensorFlow: what the simulated device's times are scaled by.
 
-A placement depends on the *ratio* of the two devices. The CPU here is real and is no Mac's, so the device's times are
-multiplied by (rate of the Mac's CPU) / (rate of this CPU).
+A placement depends on the *ratio* of the two devices. The CPU here is real and is no Mac's, so the
+device's times are multiplied by (rate of the Mac's CPU) / (rate of this CPU).
 
-The rate is that of TensorFlow's own matrix product, in a process of its own, as it must not start TensorFlow's devices
-here: numpy's BLAS is another library and was seen at 56 to 260 where TensorFlow reaches 480 GFLOP/s. It is taken with
-one thread, the best of many runs, times the cores: with other work going on, the product on all cores was seen at 200
-to 480 GFLOP/s, and the one on one core always at 230 to 240.
+The rate is that of TensorFlow's own matrix product, in a process of its own, as it must not start
+TensorFlow's devices here: numpy's BLAS is another library and was seen at 56 to 260 where
+TensorFlow reaches 480 GFLOP/s. It is taken with one thread, the best of many runs, times the cores:
+with other work going on, the product on all cores was seen at 200 to 480 GFLOP/s, and the one on
+one core always at 230 to 250.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ print(2 * 1024**3 / best / 1e9)
 def factor(profile: TimingProfile, folder: Path) -> float:
     """Return what the chip's times are to be multiplied with on this machine.
 
-    Between 1/8 and 8, rounded to three digits. Measured once per machine, kept in `folder`. Where it cannot be
-    measured, a warning, and 1.
+    Between 1/8 and 8, rounded to three digits. Measured once per machine, kept in `folder`. Where
+    it cannot be measured, a warning, and 1.
     """
     rate = _known(folder) or _measured(folder)
     if rate is None:
@@ -78,7 +79,7 @@ def usable_cores() -> int:
 
 
 def _siblings(thread: int) -> str:
-    """The hardware threads of a thread's core: two threads of one core do not multiply twice as fast."""
+    """The threads of a thread's core: two on one core do not multiply twice as fast."""
     try:
         file = Path(f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list")
         return file.read_text("ascii").strip()
@@ -136,7 +137,8 @@ def _measured(folder: Path) -> float | None:
         rate = float(done.stdout.split()[-1]) * usable_cores()
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         warnings.warn(
-            f"this CPU's rate could not be measured, so the simulated device keeps the chip's own times: {error}",
+            "this CPU's rate could not be measured, so the simulated device keeps the chip's own "
+            f"times: {error}",
             AutoplaceWarning,
             stacklevel=2,
         )

@@ -1,8 +1,9 @@
 """Faults that the simulated device can have, and how they are written.
 
-A fault is written ``kind@Operation[:first_run[:argument]]``. It acts on each kernel of the operation (``*`` for all),
-from the given run on, counted from 0 since the faults were set. The argument is the number of seconds for ``hang``, and
-else the number of runs for which the fault lasts; without it, it stays.
+A fault is written ``kind@Operation[:first_run[:argument]]``. It acts on each kernel of the
+operation (``*`` for all), from the given run on, counted from 0 since the faults were set. The
+argument is the number of seconds for ``hang``, and else the number of runs for which the fault
+lasts; without it, it stays.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def parse(specs: Sequence[str], ops: Iterable[str]) -> tuple[FaultSpec, ...]:
     """Read faults of a device that has kernels for `ops`.
 
     Raises:
-        UnknownSimulationError: AP106, for another kind, an operation that the device lacks, or a bad number.
+        UnknownSimulationError: AP106, for another kind, an operation that the device lacks, or a
+            bad number.
     """
     if isinstance(specs, str):
         raise _unknown("faults are given as one string", repr(specs))
@@ -89,7 +91,8 @@ def _parse(spec: str, ops: frozenset[str]) -> FaultSpec:
 def _unknown(what: str, received: str) -> UnknownSimulationError:
     return UnknownSimulationError(
         what,
-        expected=f"a sequence of kind@Operation[:first_run[:argument]] with a kind of {', '.join(KINDS)}; "
+        expected="a sequence of kind@Operation[:first_run[:argument]] with a kind of "
+        f"{', '.join(KINDS)}; "
         f"{', '.join(IN_THE_GRAPH)} takes no operation",
         received=received,
         fix="write for example ['nan@MatMul:5'] or ['dropped_relu']",

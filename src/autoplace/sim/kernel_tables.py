@@ -1,7 +1,8 @@
 """Kernel tables of tensorflow-metal, as data, and the part of one that can be simulated here.
 
-The tables were read from the published wheels (tensorflow-metal is under the MIT licence, Apple Inc.): every kernel that
-the plugin registers, with its dtypes and host-memory arguments. `docs/simulator.md` says how.
+The tables were read from the published wheels (tensorflow-metal is under the MIT licence, Apple
+Inc.): every kernel that the plugin registers, with its dtypes and host-memory arguments.
+`docs/simulator.md` says how.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def kernels(name: str) -> Iterator[Kernel]:
 
 
 def simulated(name: str) -> SimulatedTable:
-    """Return what of a table can be simulated: where this TensorFlow has a CPU kernel to delegate to.
+    """Return what of a table can be simulated: where there is a CPU kernel to delegate to.
 
     Starts no device.
 
@@ -117,7 +118,7 @@ def simulated(name: str) -> SimulatedTable:
 
 
 def _runnable_dtypes(kernel: Kernel) -> tuple[dict[str, list[str]] | None, list[str]]:
-    """The dtypes of a kernel for which there is a CPU kernel, None if there is none, and what was left out."""
+    """The dtypes that can run on the CPU, None if there are none, and what was left out."""
     from tensorflow.python.framework import kernels as tf_kernels
     from tensorflow.python.framework import op_def_registry
 

@@ -1,7 +1,7 @@
-"""Builds the native device with g++, once per source and TensorFlow, and keeps it in the user's cache.
+"""Builds the native device with g++, once per source and TensorFlow, and keeps it.
 
-A build is a folder `<digest>/` with the library and `build.json`, which has the library's own digest: one that was cut
-off by a full disk or a crash is seen and built again.
+A build is a folder `<digest>/` with the library and `build.json`, which has the library's own
+digest: one that was cut off by a full disk or a crash is seen and built again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Library:
 
 
 def cache_directory() -> Path:
-    """Return the folder for built devices: `AUTOPLACE_CACHE_DIR`, else the system's place for caches."""
+    """Return the folder for builds: in `AUTOPLACE_CACHE_DIR`, else in the system's cache."""
     from platformdirs import user_cache_dir
 
     return Path(os.environ.get("AUTOPLACE_CACHE_DIR") or user_cache_dir("autoplace")) / "sim"
@@ -71,7 +71,8 @@ def check_platform() -> None:
     """Raise where the simulated device cannot run.
 
     Raises:
-        SimulatorUnsupportedError: AP105, off Linux, or with a TensorFlow that has kernels for a GPU of its own.
+        SimulatorUnsupportedError: AP105, off Linux, or with a TensorFlow that has kernels for a GPU
+            of its own.
         TensorFlowMissingError: AP101.
     """
     if not sys.platform.startswith("linux"):
@@ -91,11 +92,13 @@ def check_platform() -> None:
             fix="pip install tensorflow-cpu",
         ) from error
     if tf.test.is_built_with_cuda() or tf.test.is_built_with_rocm():
-        # Each operation that the kernel table lacks would get this build's own GPU kernel, which fails on host memory.
+        maker = "CUDA" if tf.test.is_built_with_cuda() else "ROCm"
+        # Each operation that the kernel table lacks would get this build's own GPU kernel, which
+        # fails on host memory.
         raise SimulatorUnsupportedError(
             "the simulated device cannot run in a TensorFlow that has GPU kernels of its own",
             expected="the package tensorflow-cpu",
-            received=f"TensorFlow {tf.__version__}, built for {'CUDA' if tf.test.is_built_with_cuda() else 'ROCm'}",
+            received=f"TensorFlow {tf.__version__}, built for {maker}",
             fix="pip uninstall tensorflow && pip install tensorflow-cpu",
         )
 
@@ -233,7 +236,8 @@ def _cache_or_temporary() -> Path:
             return folder
     except OSError as error:
         warnings.warn(
-            f"{CacheUnusableWarning.code}: the built simulated device cannot be kept, so each process builds it: {error}",
+            f"{CacheUnusableWarning.code}: the built simulated device cannot be kept, so each "
+            f"process builds it: {error}",
             CacheUnusableWarning,
             stacklevel=2,
         )

@@ -88,14 +88,14 @@ def start(
 ) -> SimulatedDevice:
     """Add the simulated device to this process: TensorFlow lists it as `GPU:0`.
 
-    Call it before the first tensor or model is made. The first start on a machine builds the device (some 15 s) and,
-    for ``scale="ratio"``, measures the CPU (some 10 s); both are kept.
+    Call it before the first tensor or model is made. The first start on a machine builds the device
+    (some 15 s) and, for ``scale="ratio"``, measures the CPU (some 10 s); both are kept.
 
     Args:
         kernels: Plugin version whose kernels it has; `kernel_table_names()` lists them.
         profile: Chip whose pace it has inside `timing`; `profile_names()` lists them.
-        scale: ``ratio`` multiplies all its times by how this CPU compares with the chip's, so that the two devices
-            compare as on a Mac; ``absolute`` keeps the chip's own times.
+        scale: ``ratio`` multiplies all its times by how this CPU compares with the chip's, so that
+            the two devices compare as on a Mac; ``absolute`` keeps the chip's own times.
         faults: Faults from the start, see `set_faults`.
 
     Returns:
@@ -103,9 +103,10 @@ def start(
 
     Raises:
         CompilerMissingError: AP102, SimulatorBuildError: AP103, where it cannot be built.
-        DevicesAlreadyStartedError: AP104, after TensorFlow has set up its devices, or for other arguments than
-            those of the first call.
-        SimulatorUnsupportedError: AP105, off Linux, with a CUDA build of TensorFlow, or beside another GPU.
+        DevicesAlreadyStartedError: AP104, after TensorFlow has set up its devices, or for other
+            arguments than those of the first call.
+        SimulatorUnsupportedError: AP105, off Linux, with a CUDA build of TensorFlow, or beside
+            another GPU.
         UnknownSimulationError: AP106, for a table, profile, scale or fault that there is not.
     """
     if scale not in SCALES:
@@ -129,7 +130,7 @@ def start(
                     *_process.arguments
                 ),
                 received="kernels={!r}, profile={!r}, scale={!r}, faults={!r}".format(*arguments),
-                fix="use set_faults() for other faults, and a process of its own for another device",
+                fix="use set_faults() for other faults, a process of its own for another device",
             )
         return _process.device
 
@@ -166,12 +167,12 @@ def _check_no_devices() -> None:
     import tensorflow as tf
     from tensorflow.python.eager import context
 
-    if context.context()._initialized:  # noqa: SLF001 - there is no public question; a test holds it
+    if context.context()._initialized:  # noqa: SLF001 - nothing public tells; a test holds it
         raise DevicesAlreadyStartedError(
             "TensorFlow has set up its devices already, so none can be added",
             expected="autoplace.sim.start() before the first tensor, variable or model is made",
-            received="a process in which TensorFlow has run an operation or listed its logical devices",
-            fix="call autoplace.sim.start() right after the imports; in a notebook, restart the kernel",
+            received="a process that has run an operation or listed its logical devices",
+            fix="call autoplace.sim.start() right after the imports; restart a notebook's kernel",
         )
     present = tf.config.list_physical_devices("GPU")
     if present:

@@ -1,4 +1,4 @@
-"""Timing profiles: how fast a chip's GPU is, and its CPU beside it. The figures are data, in `profiles/*.toml`."""
+"""Timing profiles: how fast a chip's GPU and its CPU are, from `profiles/*.toml`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class TimingProfile:
         efficiency: Part of the peak that contractions reach, above 0 and at most 1.
         efficiency_of: The same for single operations, pairs of operation and part.
         cpu_cores: Cores of the chip.
-        cpu_matmul_gflops: Rate of TensorFlow's matrix products on all cores, 10**9 operations per second.
+        cpu_matmul_gflops: Rate of TensorFlow's matrix products on all cores, 10**9 operations per
+            second.
         cpu_mbytes_per_s: Memory bandwidth that the cores reach, 10**6 bytes per second.
     """
 
@@ -117,7 +118,7 @@ def parse(content: Mapping[str, Any]) -> TimingProfile:
     if not is_right:
         raise FileProblem(
             "a timing profile has an impossible value",
-            expected=f"schema {SCHEMA}, whole figures above 0, parts of the peak above 0 and up to 1",
+            expected=f"schema {SCHEMA}, whole figures above 0, parts of the peak up to 1",
             received=str(dict(content)),
             fix="correct the file",
         )
