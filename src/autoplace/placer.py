@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from autoplace.engines.tensorflow import seams
-from autoplace.engines.tensorflow.arm import Feed
+from autoplace.engines.tensorflow.arm import Feed, on_cpu
 from autoplace.engines.tensorflow.engine import TensorFlowEngine, TensorFlowSession
 from autoplace.engines.tensorflow.first_batch import take
 from autoplace.errors import (
@@ -53,6 +53,7 @@ class Placer:
         self._wanted: Plan | None = None  # handed in by the user, not yet carried out
         self._is_users = False
         self._working = False
+        self._is_unpinned = False
         self._optimizer: keras.optimizers.Optimizer | None = None  # the one that the plan is for
 
     @property
@@ -86,12 +87,11 @@ class Placer:
         if self._working or self.is_trivial():
             return make(force)
         self._notice_compile()
-        if self._plan_for(step) is not None:
-            with seams.without_jit(self._model, active=True):
-                return make(force)
         name = seams.STEP_FUNCTIONS[step][1]
         if getattr(self._model, name) is None or force:
-            setattr(self._model, name, self._on_first_batch(step))
+            is_placed = self._plan_for(step) is not None
+            made = self._placed_function(step) if is_placed else self._on_first_batch(step)
+            seams.set_function(self._model, step, made)
         return getattr(self._model, name)
 
     def before_fit(self, arguments: dict[str, Any]) -> None:
@@ -137,7 +137,8 @@ class Placer:
 
     def _placed_function(self, step: str) -> Callable[[Any], Any]:
         with seams.without_jit(self._model, active=True):
-            return self._plain_function(step)
+            made = self._plain_function(step)
+        return made if self._is_unpinned else on_cpu(made)
 
     def _plain_function(self, step: str) -> Callable[[Any], Any]:
         with self._at_work():
@@ -161,6 +162,7 @@ class Placer:
             outcome.arm.adopt()
         self._plan, self._wanted = outcome.plan, None
         self._optimizer = getattr(self._model, "optimizer", None)
+        self._is_unpinned = outcome.arm.is_unpinned
         if step == TEST:  # the arm was a predict step; evaluate has a function of its own
             seams.set_function(self._model, TEST, None)
         return outcome.plan

@@ -24,7 +24,7 @@ MIXED = {"conv*": "gpu:0", "max_pool*": "gpu:0"}
 @pytest.fixture(autouse=True)
 def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOPLACE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(gate, "LOOKS", (9,))
+    monkeypatch.setattr(gate, "LOOKS", (8,))
 
 
 def smart_recurrent(policy: Policy | None = None) -> Any:

@@ -23,7 +23,7 @@ from autoplace.probe import gate
 def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of each test's own, and as few rounds as the statistics allow."""
     monkeypatch.setenv("AUTOPLACE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(gate, "LOOKS", (9,))
+    monkeypatch.setattr(gate, "LOOKS", (8,))
 
 
 def state_of(model: Any) -> list[Array]:

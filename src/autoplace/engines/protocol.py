@@ -48,9 +48,11 @@ class Arm(Protocol):
 
     Attributes:
         steps_per_run: Steps in one execution.
+        is_unpinned: Whether the framework places everything itself.
     """
 
     steps_per_run: int
+    is_unpinned: bool
 
     def installed(self) -> AbstractContextManager[None]:
         """Let the model be this arm inside; everything else here is called inside."""
@@ -113,8 +115,10 @@ class Engine(Protocol):
     def transfer(self, source: Device, target: Device, size_bytes: int, repeats: int) -> Run:
         """Return a function that moves `repeats` tensors and waits for the last."""
 
-    def difference(self, got: Sequence[Array], want: Sequence[Array]) -> float:
-        """Return the largest scaled difference; inf where only one side is finite."""
+    def difference(
+        self, got: Sequence[Array], want: Sequence[Array], *, is_gradient: bool = False
+    ) -> float:
+        """Return the largest scaled difference, for gradients the relative norm; inf for lost finiteness."""
 
     def lost_finiteness(self, got: Sequence[Array], want: Sequence[Array]) -> bool:
         """Return whether `got` has a NaN or Inf where `want` is finite."""

@@ -13,7 +13,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCost:
-    """Cost of one unit on one device, per step.
+    """Cost of one call of a unit on one device; its update happens once per step.
 
     Attributes:
         forward_ns: Forward pass in nanoseconds, >= 0.

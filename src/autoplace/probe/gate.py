@@ -21,10 +21,11 @@ from autoplace.probe.clock import WARM_RUNS, time_once
 Timing = Callable[[], AbstractContextManager[object]]
 
 CHECKED_EXECUTIONS = 2
-CONFIDENCE = 0.995
+CONFIDENCE = 0.99
 # Rounds after which it is looked whether the order is clear. Looking after every round would make the real
-# error many times the nominal one; six looks at 0.5 % each bound it by 3 %.
-LOOKS = (9, 12, 18, 27, 40, 60)
+# error many times the nominal one; six looks at 1 % each bound it by 6 %, and what a false "faster" can cost
+# is little: it takes two sides that are equally fast. From 12 rounds on the interval bears one outlier.
+LOOKS = (8, 12, 18, 27, 40, 60)
 # An arm that was slower than another by this factor in each of the first rounds is not timed on: its chance of
 # being the better one is nil, and a step of it may take a second.
 HOPELESS_RATIO, HOPELESS_ROUNDS = 2.0, 4

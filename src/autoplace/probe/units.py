@@ -167,7 +167,7 @@ class UnitMeter:
         self, what: str, got: list[Array], want: list[Array], *, is_gradient: bool
     ) -> Verdict | None:
         allowed = self._engine.tolerance(want, is_gradient=is_gradient)
-        difference = self._engine.difference(got, want)
+        difference = self._engine.difference(got, want, is_gradient=is_gradient)
         if difference <= allowed:
             return None
         if self._engine.lost_finiteness(got, want):

@@ -204,7 +204,12 @@ class _Warmup:
                 self._session,
                 arms,
                 self._timing,
-                self._start + self._policy.budget_s,
+                # What the units were late with is not taken from the gate: a decision on too few rounds
+                # would throw away what they found.
+                max(
+                    self._start + self._policy.budget_s,
+                    time.monotonic() + (1 - UNITS_SHARE) * self._policy.budget_s,
+                ),
                 advance,
             )
         devices = candidates[outcome.winner]

