@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from tests.sim.small import DATA, MODELS, compiled
 
+from autoplace import sim
 from autoplace.engines.tensorflow import placement, seams
 from autoplace.engines.tensorflow.arm import Arm, Feed
 from autoplace.engines.tensorflow.devices import of_tf
@@ -151,3 +152,17 @@ def test_a_weight_that_two_units_use() -> None:
     arm = session.arm(devices)
     with arm.installed():
         arm.run()
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_an_all_cpu_plan_never_touches_the_device(name: str) -> None:
+    """Not for the batch, the logs, the metrics, nor for tensors that a layer holds (Normalization)."""
+    model, session = open_session(name)
+    arm = session.arm(dict.fromkeys((unit.path for unit in session.graph.units), CPU))
+    arm.adopt()
+    arm.run()
+    before = sim.counters()
+    for _ in range(3):
+        arm.run()
+    after = sim.counters()
+    assert (after.copies, after.launches) == (before.copies, before.launches)

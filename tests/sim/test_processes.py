@@ -268,7 +268,7 @@ def test_the_factor_is_bounded(
 ) -> None:
     from autoplace.sim import cpu_rate
 
-    kept = json.dumps({"schema": 1, "gflops": rate})
+    kept = json.dumps({"schema": 2, "gflops": rate})
     cpu_rate._file(tmp_path).write_text(kept, "utf-8")
     assert cpu_rate.factor(simulated.profile, tmp_path) == factor
 

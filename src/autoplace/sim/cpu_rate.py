@@ -3,11 +3,11 @@
 A placement depends on the *ratio* of the two devices. The CPU here is real and is no Mac's, so the
 device's times are multiplied by (rate of the Mac's CPU) / (rate of this CPU).
 
-The rate is that of TensorFlow's own matrix product, in a process of its own, as it must not start
-TensorFlow's devices here: numpy's BLAS is another library and was seen at 56 to 260 where
-TensorFlow reaches 480 GFLOP/s. It is taken with one thread, the best of many runs, times the cores:
-with other work going on, the product on all cores was seen at 200 to 480 GFLOP/s, and the one on
-one core always at 230 to 250.
+The rate is that of TensorFlow's own matrix product or convolution, whichever is faster: one of them
+may be slow on a CPU that TensorFlow was not tuned for. It is measured in a process of its own, as
+TensorFlow's devices must not start here; numpy's BLAS is another library. It is taken with one
+thread, the best of many runs, times the cores, as other work going on changes that least.
+Decision 0012 has the figures.
 """
 
 from __future__ import annotations
@@ -31,17 +31,27 @@ SECONDS = 300  # for a process that imports TensorFlow, on a busy machine
 _MEASURE = """
 import time
 import tensorflow as tf
+
 tf.config.set_visible_devices([], "GPU")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 a = tf.random.stateless_normal((1024, 1024), seed=(1, 2))
-product = tf.function(lambda: tf.matmul(a, a), jit_compile=False)
-product()
-best, end = float("inf"), time.perf_counter() + 1.5
-while time.perf_counter() < end:
-    start = time.perf_counter()
-    product().numpy()
-    best = min(best, time.perf_counter() - start)
-print(2 * 1024**3 / best / 1e9)
+x = tf.random.stateless_normal((16, 32, 32, 64), seed=(1, 2))
+kernel = tf.random.stateless_normal((3, 3, 64, 64), seed=(1, 2))
+works = (
+    (lambda: tf.matmul(a, a), 2 * 1024**3),
+    (lambda: tf.nn.conv2d(x, kernel, 1, "SAME"), 2 * 16 * 32 * 32 * 64 * 9 * 64),
+)
+rates = []
+for work, flops in works:
+    run = tf.function(work, jit_compile=False, autograph=False)
+    run()
+    best, end = float("inf"), time.perf_counter() + 1.0
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        run().numpy()
+        best = min(best, time.perf_counter() - start)
+    rates.append(flops / best / 1e9)
+print(*rates)
 """
 
 
@@ -115,7 +125,7 @@ def _known(folder: Path) -> float | None:
     try:
         content = json.loads(_file(folder).read_text("utf-8"))
         rate = float(content["gflops"])
-        return rate if content["schema"] == 1 and 0 < rate < 1e6 else None
+        return rate if content["schema"] == 2 and 0 < rate < 1e6 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -134,8 +144,8 @@ def _measured(folder: Path) -> float | None:
                 env=environment,
                 timeout=SECONDS,
             )
-        rate = float(done.stdout.split()[-1]) * usable_cores()
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        rate = max(float(number) for number in done.stdout.split()) * usable_cores()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         warnings.warn(
             "this CPU's rate could not be measured, so the simulated device keeps the chip's own "
             f"times: {error}",
@@ -143,7 +153,7 @@ def _measured(folder: Path) -> float | None:
             stacklevel=2,
         )
         return None
-    content = {"schema": 1, "gflops": round(rate, 1), **fingerprint()}
+    content = {"schema": 2, "gflops": round(rate, 1), **fingerprint()}
     try:
         with tempfile.NamedTemporaryFile(
             "w", dir=folder, prefix=".rate-", delete=False, encoding="utf-8"

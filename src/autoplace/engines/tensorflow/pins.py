@@ -57,6 +57,7 @@ class Pins:
         self._devices = (
             None if devices is None else [tf_name(devices[path]) for path in self._paths]
         )
+        self._constants = list(self._moved_constants())
         self._without_cudnn = without_cudnn
         self._default = tf_name(default)
         self._running: list[str] = []
@@ -89,7 +90,21 @@ class Pins:
         with self.tracing():
             return step(*args, **kwargs)
 
+    def _moved_constants(self) -> Iterator[seams.Override]:
+        """Tensors that a layer holds as attributes (the mean of a Normalization), on the unit's device.
+
+        A captured tensor stays where it was made, mostly on the accelerator; each would be a copy per step.
+        """
+        if self._devices is None:
+            return
+        for path, device in zip(self._paths, self._devices, strict=True):
+            for name, value in seams.tensors_held_by(self._layers[path]):
+                if _short(value.device) != device:
+                    with tf.init_scope(), tf.device(device):
+                        yield (self._layers[path], name, tf.identity(value))
+
     def _layer_overrides(self) -> Iterator[seams.Override]:
+        yield from self._constants
         for number, path in enumerate(self._paths):
             layer = self._layers[path]
             if path in self._without_cudnn:

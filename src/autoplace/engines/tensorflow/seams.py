@@ -97,6 +97,15 @@ def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     return layers
 
 
+def tensors_held_by(layer: keras.layers.Layer) -> list[tuple[str, tf.Tensor]]:
+    """Attributes of a layer that are eager tensors, by name; their values are constants of a trace."""
+    return [
+        (name, value)
+        for name, value in vars(layer).items()
+        if isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value)
+    ]
+
+
 def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Layers directly inside a layer."""
     inside: list[keras.layers.Layer] = layer._layers
