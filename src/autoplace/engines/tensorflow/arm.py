@@ -6,6 +6,7 @@ variables are never touched until one arm is adopted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -100,6 +101,7 @@ def on_cpu(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     unit's account; on the accelerator it cost 0.4 ms a step of dnn9, more than half of the step itself.
     """
 
+    @functools.wraps(function)
     def placed(source: Any) -> Any:
         with tf.device(tf_name(CPU)):
             return function(source)
