@@ -187,6 +187,13 @@ class SmartSequential(SmartModel, keras.Sequential):
         _attach(self, policy)
 
 
+# Keras writes a model's layers into its config only where the constructor reads like that of Functional itself. In
+# Keras 3.5 that one is wrapped and reads (*args, **kwargs), later (inputs, outputs, name, **kwargs).
+vars(SmartFunctional.__init__)["__signature__"] = inspect.signature(
+    Functional.__init__, follow_wrapped=False
+)
+
+
 def _inject(cls: type) -> type:
     """Keras' inject_functional_model_class, stopped at SmartModel."""
     if cls is SmartModel:

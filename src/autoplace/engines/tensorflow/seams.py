@@ -181,9 +181,9 @@ def slot_references(
     """
     made: list[tuple[Any, Any]] = []
 
-    def record(add: Callable[..., Any], reference: Any, *args: Any, **kwargs: Any) -> Any:
-        slot = add(reference, *args, **kwargs)
-        made.append((slot, reference))
+    def record(add: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        slot = add(*args, **kwargs)
+        made.append((slot, args[0] if args else kwargs["reference_variable"]))
         return slot
 
     source = optimizer
