@@ -319,7 +319,8 @@ with tf.Graph().as_default(), tf.device("GPU:0"):
     into = tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(3.0)])
     assert "GPU" in into.device
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1,
-    intra_op_parallelism_threads=1) with tf.compat.v1.Session(config=config) as session:
+                                      intra_op_parallelism_threads=1)
+    with tf.compat.v1.Session(config=config) as session:
         print(session.run([out, into])[0][0], sim.counters().launches - before)
 """
     )

@@ -109,6 +109,9 @@ def batches(seen: list[int], rows: int = 4, count: int = 5) -> Iterator[tuple[Ar
         yield x[part], y[part]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Your input ran out of data"
+)  # Keras on datasets of unknown length
 @pytest.mark.parametrize("steps_per_execution", [1, 3])
 @pytest.mark.parametrize("kind", ["generator", "dataset", "arrays"])
 def test_no_batch_is_lost(kind: str, steps_per_execution: int) -> None:
