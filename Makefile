@@ -89,7 +89,7 @@ docs: setup ## write the generated pages of docs/
 	@$(PY) docs/make_errors.py
 
 sim: setup ## build the simulated device
-	@$(PY) -c 'import autoplace; autoplace.sim.start()'
+	@$(PY) -m autoplace.sim
 
 demo: setup ## train three models on each device and as planned; build/demo/report.html
 	@$(VENV)/bin/autoplace demo --out build/demo

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 
-# TensorFlow allocates and compiles in the first run; the simulated device remembers heavy kernels then.
-WARM_RUNS = 2
+# TensorFlow allocates and compiles in its first runs; the simulated device remembers heavy kernels in the third.
+WARM_RUNS = 3
 
 
 def time_once(run: Callable[[], object]) -> int:
