@@ -136,7 +136,7 @@ class Placer:
         return first
 
     def _placed_function(self, step: str) -> Callable[[Any], Any]:
-        with seams.without_jit(self._model, active=True):
+        with seams.without_jit(self._model):
             made = self._plain_function(step)
         return made if self._is_unpinned else on_cpu(made)
 

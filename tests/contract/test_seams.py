@@ -132,7 +132,7 @@ def test_own_steps_are_known() -> None:
 
 def test_jit_setting_is_kept(model: Any) -> None:
     before = model._jit_compile
-    with seams.without_jit(model, active=True):
+    with seams.without_jit(model):
         assert model.jit_compile is False, VERSIONS
     assert model._jit_compile == before
 

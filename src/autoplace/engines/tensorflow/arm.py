@@ -119,7 +119,6 @@ class Arm:
         feed: Batches to run on.
         step: ``train_step`` or ``predict_step``.
         without_cudnn: Units whose recurrent layers must run as loops.
-        jit: Leave `jit_compile` as the user has it; only possible where nothing is pinned.
     """
 
     def __init__(
@@ -131,7 +130,6 @@ class Arm:
         *,
         step: str = "train_step",
         without_cudnn: frozenset[str] = frozenset(),
-        jit: bool = False,
     ) -> None:
         self.model = model
         self.step = step
@@ -149,7 +147,7 @@ class Arm:
         self.copies = Copies(state_of(model), device_of)
         # Keras 3.15 binds `self.train_step` when it makes the function, earlier versions when they trace it:
         # so the pins are installed for both.
-        with self.installed(), seams.without_jit(model, active=not jit):
+        with self.installed(), seams.without_jit(model):
             made = seams.new_function(model, step)
         self.function = made if devices is None else on_cpu(made)
 

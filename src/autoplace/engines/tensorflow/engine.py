@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import keras
 
@@ -169,8 +168,3 @@ class TensorFlowEngine:
     def session(self, model: keras.Model, feed: Feed, step: str) -> TensorFlowSession:
         """Open a session: trace `model` on the first batch of `feed`."""
         return TensorFlowSession(model, feed, step)
-
-    @staticmethod
-    def feed(batches: list[Any], element_spec: Any = None) -> Feed:
-        """Return batches as a feed, with the spec of the iterator that they came from."""
-        return Feed(batches, element_spec)

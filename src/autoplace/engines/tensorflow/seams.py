@@ -36,7 +36,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.models.functional import Functional
 from keras.src.trainers.data_adapters import data_adapter_utils
 from tensorflow.python.eager import context as eager_context
-from tensorflow.python.framework import dtypes, func_graph, kernels, op_def_registry
+from tensorflow.python.framework import func_graph, kernels, op_def_registry
 
 Override = tuple[object, str, Any]
 
@@ -242,11 +242,10 @@ def clear_losses(model: keras.Model) -> None:
 
 
 @contextmanager
-def without_jit(model: keras.Model, *, active: bool) -> Iterator[None]:
+def without_jit(model: keras.Model) -> Iterator[None]:
     """Make step functions without XLA inside; the user's own setting, which is saved in files, stays."""
     before = model._jit_compile
-    if active:
-        model._jit_compile = False
+    model._jit_compile = False
     try:
         yield
     finally:
@@ -452,8 +451,3 @@ def kernels_of(op_type: str) -> tuple[tuple[str, tuple[tuple[str, frozenset[int]
 def is_known_op(op_type: str) -> bool:
     """Whether this TensorFlow defines the operation at all (a function call is none)."""
     return op_def_registry.get(op_type) is not None
-
-
-def dtype_number(dtype: Any) -> int:
-    """The number by which kernel constraints name a dtype."""
-    return int(dtypes.as_dtype(dtype).as_datatype_enum)
