@@ -126,7 +126,9 @@ def test_no_batch_is_lost(kind: str, steps_per_execution: int) -> None:
         data: Any = batches(seen)
         arguments: dict[str, Any] = {"steps_per_epoch": 5, "shuffle": False}
         if kind == "dataset":
-            spec = (tf.TensorSpec((4, 32), tf.float32), tf.TensorSpec((4, 1), tf.float32))
+            # An open batch dimension: with a fixed one plain Keras 3.15 now and then counts the rows of a
+            # batch that never came, and its mean loss is off by 5/6.
+            spec = (tf.TensorSpec((None, 32)), tf.TensorSpec((None, 1)))
             data = tf.data.Dataset.from_generator(
                 lambda seen=seen: batches(seen), output_signature=spec
             )
