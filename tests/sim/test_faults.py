@@ -186,3 +186,55 @@ def test_faults_of_before_come_back() -> None:
     with pytest.raises(UnknownSimulationError):
         sim.set_faults(["nan@MatMul", "nan@Nothing"])
     assert np.isnan(product()).all()  # a refused set leaves the old one
+
+
+def test_topk_over_16_zeroes_what_is_past_the_sixteenth() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 40)).astype("float32")
+
+    def top(k: int) -> np.ndarray[Any, Any]:
+        with tf.device("GPU:0"):
+            return np.asarray(tf.math.top_k(tf.constant(x), k).values)
+
+    right = -np.sort(-x, axis=-1)
+    with sim.faults("topk_over_16"):
+        np.testing.assert_array_equal(top(20)[:, :16], right[:, :16])
+        assert (top(20)[:, 16:] == 0).all()
+        np.testing.assert_array_equal(top(16), right[:, :16])
+    np.testing.assert_array_equal(top(20), right[:, :20])
+
+
+def test_repeated_random_gives_the_first_draw_again() -> None:
+    @graph
+    def draws() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        with tf.device("GPU:0"):
+            return tf.random.uniform((4, 8)), tf.random.uniform((4, 8)), tf.random.uniform((4, 9))
+
+    def are_equal() -> tuple[bool, bool]:
+        (a, b, _), (c, _, _) = draws(), draws()
+        return bool(np.array_equal(a, b)), bool(np.array_equal(a, c))
+
+    assert are_equal() == (False, False)
+    with sim.faults("repeated_random"):
+        assert are_equal() == (True, True)
+        assert draws()[2].shape == (4, 9)
+    assert are_equal() == (False, False)
+
+
+def test_wrong_shape_is_a_short_name() -> None:
+    with sim.faults("wrong_shape"):
+        np.testing.assert_allclose(product(8), 4.0, rtol=1e-6)
+        np.testing.assert_allclose(product(9), 4.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_bad"), [("nan_at_step", np.isnan), ("command_buffer_error", lambda v: v == 0)]
+)
+def test_one_bad_run(fault: str, is_bad: Any) -> None:
+    with sim.faults(fault):
+        bad = [bool(is_bad(product()).all()) for _ in range(25)]
+    assert [i for i, run_is_bad in enumerate(bad) if run_is_bad] == [20]
+
+
+def test_a_started_device_keeps_its_kernels() -> None:
+    with pytest.raises(UnknownSimulationError, match="cannot be taken away"):
+        sim.set_faults(["missing_kernel@MatMul"])

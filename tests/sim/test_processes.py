@@ -325,3 +325,25 @@ with tf.Graph().as_default(), tf.device("GPU:0"):
 """
     )
     assert done.stdout.split() == ["3.0", "2"], done.stderr[-2000:]
+
+
+def test_a_missing_kernel_falls_back_or_raises(child: Child) -> None:
+    """As on a Mac: soft placement moves the operation to the CPU, else TensorFlow refuses."""
+    done = child(
+        """
+sim.start(faults=["missing_kernel@Sigmoid"])
+x = tf.ones(2)
+with tf.device("GPU:0"):
+    print(tf.nn.relu(x).device[-5:], tf.sigmoid(x).device[-5:])
+tf.config.set_soft_device_placement(False)
+try:
+    with tf.device("GPU:0"):
+        tf.sigmoid(x)
+except tf.errors.NotFoundError as error:
+    print("Sigmoid" in str(error))
+except tf.errors.InvalidArgumentError as error:
+    print("Sigmoid" in str(error))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["GPU:0", "CPU:0", "True"]

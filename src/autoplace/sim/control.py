@@ -49,6 +49,7 @@ class _Control:
         self.factor = 1.0
         self.ops: frozenset[str] = frozenset()
         self.faults: tuple[str, ...] = ()
+        self.missing: frozenset[str] = frozenset()  # operations that a fault took from the table
         self.modes: list[
             tuple[object, str]
         ] = []  # of the blocks entered and not left; the last one counts
@@ -61,7 +62,11 @@ class _Control:
         lines = [] if mode == "exact" else self.profile.settings(self.factor)
         if mode == "replay":
             lines += [f"replay_after={REPLAY_AFTER}", f"replay_bytes={_replay_bytes()}"]
-        lines += [fault.setting() for fault in fault_specs.parse(self.faults, self.ops)]
+        lines += [
+            fault.setting()
+            for fault in fault_specs.parse(self.faults, self.ops)
+            if fault.kind not in fault_specs.AT_START
+        ]
         text = "\n".join(lines)
         if text == self.sent:
             return
@@ -84,6 +89,7 @@ def connect(
     with _control.lock:
         _control.native, _control.profile, _control.factor = native, profile, factor
         _control.ops, _control.faults = ops, tuple(faults)
+        _control.missing = fault_specs.missing_ops(fault_specs.parse(faults, ops))
         _control.send()
 
 
@@ -133,8 +139,8 @@ def set_faults(faults: Sequence[str]) -> None:
             kinds.
 
     Raises:
-        UnknownSimulationError: AP106, for a fault that there is not, or where no device has been
-            started.
+        UnknownSimulationError: AP106, for a fault that there is not, where no device has been
+            started, or for a missing kernel that the started device has.
     """
     with _control.lock:
         if _control.native is None and faults:
@@ -144,7 +150,14 @@ def set_faults(faults: Sequence[str]) -> None:
                 received=", ".join(faults),
                 fix="call autoplace.sim.start(faults=[...])",
             )
-        fault_specs.parse(faults, _control.ops)
+        missing = fault_specs.missing_ops(fault_specs.parse(faults, _control.ops))
+        if not missing <= _control.missing:
+            raise UnknownSimulationError(
+                "a kernel cannot be taken away from a device that has been started",
+                expected="missing_kernel among the faults of autoplace.sim.start()",
+                received=", ".join(faults),
+                fix="start another process with sim.start(faults=['missing_kernel@...'])",
+            )
         _control.faults = tuple(faults)
         _control.send()
 

@@ -3,15 +3,24 @@
 A fault is written ``kind@Operation[:first_run[:argument]]``. It acts on each kernel of the
 operation (``*`` for all), from the given run on, counted from 0 since the faults were set. The
 argument is the number of seconds for ``hang``, and else the number of runs for which the fault
-lasts; without it, it stays.
+lasts; without it, it stays. A short name, such as ``topk_over_16``, stands for the faults that
+`data/reported_faults.toml` lists, with the public report that they come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 from autoplace.errors import UnknownSimulationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ANY = "*"
 KINDS = {
@@ -21,12 +30,16 @@ KINDS = {
     "dropped_relu": "compiled Relu(BiasAdd(MatMul)) gives BiasAdd(MatMul); takes no operation",
     "exhausted": "the kernel raises ResourceExhausted",
     "hang": "the kernel sleeps, an hour unless the argument says less",
+    "missing_kernel": "the device has no kernel for the operation; only from the start",
     "nan": "outputs are NaN",
+    "repeated": "each run gives the outputs of the operation's first run at their shape",
+    "topk_over_16": "along the last dimension, outputs are zero after the sixteenth",
     "wrong_gradient": "of kernels of the backward pass, the second half of the outputs is zero",
 }
 IN_THE_GRAPH = frozenset(
     {"dropped_relu"}
 )  # act when a graph is compiled, so have no operation and no run
+AT_START = frozenset({"missing_kernel"})  # TensorFlow never gives a registered kernel up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +74,29 @@ def parse(specs: Sequence[str], ops: Iterable[str]) -> tuple[FaultSpec, ...]:
     if isinstance(specs, str):
         raise _unknown("faults are given as one string", repr(specs))
     known = frozenset(ops)
-    return tuple(_parse(spec, known) for spec in specs)
+    return tuple(fault for spec in specs for fault in _parse_name_or_spec(spec, known))
+
+
+def missing_ops(faults: Iterable[FaultSpec]) -> frozenset[str]:
+    """Return the operations of which `faults` take the kernels away."""
+    return frozenset(fault.op for fault in faults if fault.kind in AT_START)
+
+
+@functools.cache
+def short_names() -> Mapping[str, tuple[str, ...]]:
+    """Return what each short name stands for."""
+    file = resources.files("autoplace.sim").joinpath("data", "reported_faults.toml")
+    reported = tomllib.loads(file.read_text("utf-8"))["fault"]
+    return {name: tuple(fault["faults"]) for name, fault in reported.items()}
+
+
+def _parse_name_or_spec(spec: str, ops: frozenset[str]) -> tuple[FaultSpec, ...]:
+    if spec not in short_names():
+        return (_parse(spec, ops),)
+    stands_for = short_names()[spec]
+    named = {op for text in stands_for for op in [text.partition("@")[2].partition(":")[0]] if op}
+    parsed = (_parse(text, ops | named) for text in stands_for)
+    return tuple(fault for fault in parsed if not fault.op or fault.op in ops)
 
 
 def _parse(spec: str, ops: frozenset[str]) -> FaultSpec:
@@ -71,6 +106,8 @@ def _parse(spec: str, ops: frozenset[str]) -> FaultSpec:
     if not at:
         return FaultSpec(kind=kind)
     op, *numbers = where.split(":")
+    if kind in AT_START and (numbers or op == ANY):
+        raise _unknown("a kernel is missing for one operation, and from the start", repr(spec))
     if op != ANY and op not in ops:
         raise UnknownSimulationError(
             "a fault is asked for in an operation for which the simulated device has no kernel",
@@ -93,7 +130,8 @@ def _unknown(what: str, received: str) -> UnknownSimulationError:
         what,
         expected="a sequence of kind@Operation[:first_run[:argument]] with a kind of "
         f"{', '.join(KINDS)}; "
-        f"{', '.join(IN_THE_GRAPH)} takes no operation",
+        f"{', '.join(IN_THE_GRAPH)} takes no operation; "
+        f"or a short name: {', '.join(short_names())}",
         received=received,
         fix="write for example ['nan@MatMul:5'] or ['dropped_relu']",
     )

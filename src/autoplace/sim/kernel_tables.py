@@ -93,17 +93,20 @@ def kernels(name: str) -> Iterator[Kernel]:
     )
 
 
-def simulated(name: str) -> SimulatedTable:
+def simulated(name: str, *, without: frozenset[str] = frozenset()) -> SimulatedTable:
     """Return what of a table can be simulated: where there is a CPU kernel to delegate to.
 
-    Starts no device.
+    Starts no device. Operations of `without` are left out, as a fault.
 
     Raises:
         UnknownSimulationError: AP106, for a table that there is not.
     """
     lines: dict[str, str] = {}
     left_out: set[str] = set()
+    left_out.update(f"{op}: taken away by a fault" for op in without)
     for kernel in kernels(name):
+        if kernel.op in without:
+            continue
         kept, notes = _runnable_dtypes(kernel)
         left_out.update(notes)
         if kept is None:

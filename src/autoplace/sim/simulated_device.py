@@ -142,13 +142,14 @@ def _started(
     _check_no_devices()
     from tensorflow.python.framework.load_library import load_pluggable_device_library
 
-    table = kernel_tables.simulated(kernels)
+    missing = fault_specs.missing_ops(fault_specs.parse(faults, kernel_tables.ops(kernels)))
+    table = kernel_tables.simulated(kernels, without=missing)
     built = library.build()
     factor = cpu_rate.factor(chip, built.path.parent.parent) if scale == "ratio" else 1.0
     native = library.open_native(built)
     native.AutoplaceSim_SetKernels("\n".join(table.lines).encode())
     load_pluggable_device_library(str(built.path))
-    control.connect(native, chip, factor, table.ops, faults)
+    control.connect(native, chip, factor, table.ops | missing, faults)
     return SimulatedDevice(
         kernels=kernels,
         profile=chip,

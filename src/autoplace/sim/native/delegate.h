@@ -118,7 +118,7 @@ class Delegate {
       Occupy(run.start_ns, duration_ns);
     }
     for (const Fault& fault : run.settings->faults)
-      if (Applies(fault, kernel_, run.fault_run)) FaultAfter(fault, ctx);
+      if (Applies(fault, kernel_, run.fault_run)) FaultAfter(fault, kernel_, ctx);
   }
 
   const Worker worker;
