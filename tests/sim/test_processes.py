@@ -310,7 +310,7 @@ from autoplace.sim import kernel_tables
 faulthandler.dump_traceback_later(60, exit=True)
 table = kernel_tables.simulated("tensorflow-metal==1.2.0")
 more = ("QueueDequeueV2||handle", "QueueEnqueueV2||handle")
-kernel_tables.simulated = lambda name: dataclasses.replace(table, lines=table.lines + more)
+kernel_tables.simulated = lambda name, **_: dataclasses.replace(table, lines=table.lines + more)
 sim.start(scale="absolute")
 before = sim.counters().launches
 with tf.Graph().as_default(), tf.device("GPU:0"):

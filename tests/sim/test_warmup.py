@@ -229,3 +229,26 @@ def test_a_device_that_went_wrong_since_is_noticed_by_the_canary() -> None:
     with sim.faults("nan@MatMul"):
         plan = again.warmup(*DATA["dense_net"](12), batch_size=12)
     assert plan.probe.measured > 0
+
+
+def test_units_that_hand_on_what_they_got() -> None:
+    """Seen: augmentation and dropout outside training, where nothing was left to time."""
+    layers = keras.layers
+    model: Any = autoplace.SmartSequential(
+        [
+            keras.Input((12, 12, 3)),
+            layers.RandomFlip("horizontal", seed=3),
+            layers.RandomRotation(0.1, seed=4),
+            layers.Dropout(0.5),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(2),
+        ]
+    )
+    model.compile(loss="mse", optimizer="adam")
+    x, y = normal(16, 12, 12, 3), normal(16, 2, seed=1)
+    predicted = model.predict(x, batch_size=8, verbose=0)
+    assert model.plan is not None
+    right = keras.Model(model.inputs, model.outputs).predict(x, batch_size=8, verbose=0)
+    np.testing.assert_allclose(predicted, right, rtol=1e-4, atol=1e-5)
+    assert np.isfinite(model.fit(x, y, batch_size=8, verbose=0).history["loss"]).all()

@@ -9,6 +9,8 @@ from autoplace.sim.control import counters as counters
 from autoplace.sim.control import faults as faults
 from autoplace.sim.control import set_faults as set_faults
 from autoplace.sim.control import timing as timing
+from autoplace.sim.isolated import IsolatedRun as IsolatedRun
+from autoplace.sim.isolated import run as run
 from autoplace.sim.kernel_tables import names as kernel_table_names
 from autoplace.sim.simulated_device import SimulatedDevice as SimulatedDevice
 from autoplace.sim.simulated_device import device as device
@@ -19,6 +21,7 @@ from autoplace.sim.timing_profiles import names as profile_names
 
 __all__ = [
     "Counters",
+    "IsolatedRun",
     "SimulatedDevice",
     "TimingProfile",
     "counters",
@@ -27,6 +30,7 @@ __all__ = [
     "is_started",
     "kernel_table_names",
     "profile_names",
+    "run",
     "set_faults",
     "start",
     "timing",

@@ -175,11 +175,10 @@ class UnitProbe:
             outputs = getattr(self._unit.layer, self._inputs.call.method)(*args, **kwargs)
         seams.clear_losses(self._unit.layer)
         given = {id(t) for t in tensors}
-        return [
-            leaf
-            for leaf in keras.tree.flatten((outputs, passed_on))
-            if _is_tensor(leaf) and id(leaf) not in given
-        ]
+        leaves = [leaf for leaf in keras.tree.flatten((outputs, passed_on)) if _is_tensor(leaf)]
+        computed = [leaf for leaf in leaves if id(leaf) not in given]
+        # A unit may hand on what it got, as augmentation outside training does: that is one copy.
+        return computed or [tf.identity(leaf) for leaf in leaves]
 
     def _run_with_gradients(self, *tensors: tf.Tensor) -> list[tf.Tensor]:
         inputs = tensors[: len(self._tensors)]
@@ -238,6 +237,8 @@ class UnitProbe:
         """
         with translated(), self._copies.installed():
             concrete = function.get_concrete_function(*arguments)
+        if not any(_is_tensor(leaf) for leaf in tf.nest.flatten(concrete.structured_outputs)):
+            raise NotProbeableError("it has no tensor among its outputs")
 
         def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
             results: list[tf.Tensor] = []
