@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from autoplace.errors import UnknownSimulationError
-
-NEWEST = "tensorflow-metal==1.2.0"
+from autoplace.sim.kernel_tables import NEWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

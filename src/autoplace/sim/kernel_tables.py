@@ -19,6 +19,7 @@ from typing import Any
 from autoplace.errors import UnknownSimulationError
 
 PLUGIN = "tensorflow-metal"
+NEWEST = f"{PLUGIN}==1.2.0"  # what is simulated where nothing else is asked for
 COMPOSED = frozenset({"_FusedBatchNormEx"})  # has no CPU kernel; native/delegate.h composes it
 
 

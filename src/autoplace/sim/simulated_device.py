@@ -80,7 +80,7 @@ def is_started() -> bool:
 
 
 def start(
-    kernels: str = "tensorflow-metal==1.2.0",
+    kernels: str = kernel_tables.NEWEST,
     profile: str = "m1",
     *,
     scale: str = "ratio",
