@@ -5,6 +5,7 @@ Each test names the versions when a seam has moved.
 
 from __future__ import annotations
 
+import platform
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers import trainer as keras_trainer
 
 from autoplace.engines.tensorflow import seams
 
@@ -206,3 +208,14 @@ def test_executed_nodes_can_be_read() -> None:
     nodes = seams.executed_nodes(lambda: run(x))
     # With oneDNN the operation is called _MklMatMul or _FusedMatMul.
     assert any("MatMul" in node.op and "CPU" in node.device for node in nodes), VERSIONS
+
+
+def test_keras_leaves_xla_out_where_it_sees_an_arm_mac_with_a_gpu(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [kind])
+    with seams.arm_mac_for_keras():
+        assert not keras_trainer.model_supports_jit(model), f"Keras asks otherwise: {VERSIONS}"
+        assert keras_trainer.platform.machine() == platform.machine()
+    assert keras_trainer.model_supports_jit(model), f"not undone: {VERSIONS}"
+    assert keras_trainer.platform is platform

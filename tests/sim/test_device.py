@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels as registry
+from tests.sim import small
 from tests.sim.conftest import graph
 
 from autoplace import sim
@@ -210,3 +213,14 @@ def test_an_operation_that_the_device_lacks_has_no_faults() -> None:
         sim.set_faults(["nan@ReverseV2"])
     assert caught.value.received == "'nan@ReverseV2'"
     assert "176 operations" in caught.value.expected
+
+
+@pytest.mark.parametrize("asked", ["auto", True])
+def test_keras_leaves_xla_out_as_on_a_mac(asked: str | bool) -> None:
+    """XLA has no compiler for the device, on a Mac neither: training would raise."""
+    model = small.dense_net()
+    warns = pytest.warns(UserWarning, match="jit") if asked is True else nullcontext()
+    with warns:
+        model.compile("sgd", "mse", jit_compile=asked)
+    assert model.jit_compile is False
+    model.fit(*small.DATA["dense_net"](8), epochs=1, verbose=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,7 @@ class _Process:
         self.lock = threading.Lock()
         self.device: SimulatedDevice | None = None
         self.arguments: tuple[object, ...] = ()
+        self.keras = ExitStack()  # never left, as the device never leaves the process
 
 
 _process = _Process()
@@ -150,6 +152,7 @@ def _started(
     native.AutoplaceSim_SetKernels("\n".join(table.lines).encode())
     load_pluggable_device_library(str(built.path))
     control.connect(native, chip, factor, table.ops | missing, faults)
+    _process.keras.enter_context(_keras_on_a_mac())
     return SimulatedDevice(
         kernels=kernels,
         profile=chip,
@@ -161,6 +164,12 @@ def _started(
         build_seconds=built.seconds,
         version=built.version,
     )
+
+
+def _keras_on_a_mac() -> AbstractContextManager[None]:
+    from autoplace.engines.tensorflow import seams
+
+    return seams.arm_mac_for_keras()
 
 
 def _check_no_devices() -> None:

@@ -1,8 +1,8 @@
 """Everything of Keras and TensorFlow that is not public API and that autoplace relies on.
 
 Nothing is patched on a class or a module: only attributes of single instances are set, and each is undone by
-leaving the context that set it. `tests/contract/` has a test for every function here, which names the
-versions when a seam has moved.
+leaving the context that set it. The one exception is `arm_mac_for_keras`, which only a process with the simulated
+device enters. `tests/contract/` has a test for every function here, which names the versions when a seam has moved.
 
 | seam | why |
 | --- | --- |
@@ -17,12 +17,14 @@ versions when a seam has moved.
 | `TFEpochIterator` | the first batch of arrays, as `fit` makes it |
 | `graph.device(function)`, `_add_scope_exit_callback`, `op._set_device` | place what a step creates |
 | `context._rng`, `global_state` | leave random numbers and names as they were |
+| `keras.src.trainers.trainer.platform` | by it Keras leaves XLA out on a Mac; the simulated Mac has to look like one |
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import platform
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.models.functional import Functional
+from keras.src.trainers import trainer as keras_trainer
 from keras.src.trainers.data_adapters import data_adapter_utils
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import func_graph, kernels, op_def_registry
@@ -134,6 +137,26 @@ def example_inputs(model: keras.Model) -> Any:
 def recurrent_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """`layer` and those below it that choose between cuDNN and a loop."""
     return [part for part in layer._flatten_layers() if hasattr(part, "use_cudnn")]
+
+
+class _ArmMac:
+    """Python's `platform` as it is on a Mac with Apple silicon, as far as Keras asks."""
+
+    def system(self) -> str:
+        return "Darwin"
+
+    def processor(self) -> str:
+        return "arm"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(platform, name)
+
+
+@contextmanager
+def arm_mac_for_keras() -> Iterator[None]:
+    """Let Keras' trainer choose `jit_compile` as on a Mac with Apple silicon: not with a GPU listed."""
+    with overridden([(keras_trainer, "platform", _ArmMac())]):
+        yield
 
 
 # ------------------------------------------------------------------------------------- variables
