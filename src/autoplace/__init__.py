@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autoplace import sim as sim
     from autoplace.errors import AutoplaceError as AutoplaceError
+    from autoplace.forecast.forecast import Forecast as Forecast
+    from autoplace.forecast.what_if import what_if as what_if
     from autoplace.ir import Plan as Plan
     from autoplace.model import SmartModel as SmartModel
     from autoplace.model import SmartSequential as SmartSequential
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AutoplaceError",
+    "Forecast",
     "Plan",
     "Policy",
     "SmartModel",
@@ -40,10 +43,12 @@ __all__ = [
     "set_policy",
     "sim",
     "smart",
+    "what_if",
 ]
 
 _HOME = {
     "AutoplaceError": "autoplace.errors",
+    "Forecast": "autoplace.forecast.forecast",
     "Plan": "autoplace.ir",
     "Policy": "autoplace.rules",
     "SmartModel": "autoplace.model",
@@ -51,7 +56,9 @@ _HOME = {
     "get_policy": "autoplace.rules",
     "set_policy": "autoplace.rules",
     "smart": "autoplace.model",
+    "what_if": "autoplace.forecast.what_if",
 }
+_NEED_TENSORFLOW = frozenset({"autoplace.model", "autoplace.forecast.what_if"})
 _MODULES = frozenset({"report", "sim"})
 
 # A room and a public function share the name `report`; so the room can be called.
@@ -79,9 +86,9 @@ sys.modules[__name__].__class__ = _Package
 
 
 def _import(module: str) -> ModuleType:
-    """Import `module`; the one that needs TensorFlow says so where there is none."""
+    """Import `module`; one that needs TensorFlow says so where there is none."""
     # A name that is None in sys.modules counts as not installed, as it does for `import`.
-    if module == "autoplace.model" and importlib.util.find_spec("tensorflow") is None:
+    if module in _NEED_TENSORFLOW and importlib.util.find_spec("tensorflow") is None:
         raise _tensorflow_missing()
     return importlib.import_module(module)
 

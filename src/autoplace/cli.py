@@ -1,28 +1,19 @@
-"""The command line: `autoplace demo`.
+"""The command line: `autoplace demo`, `autoplace plan`, `autoplace rules`.
 
 Data goes to stdout, messages to stderr. Exit codes: 0 fine, 1 findings or an error, 2 wrong usage.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from autoplace.errors import AutoplaceError, UnknownSimulationError
+from autoplace.commands import plan, rules
+from autoplace.commands.console import FINDINGS, errors, quiet_tensorflow, say, show
 
-if TYPE_CHECKING:
-    from autoplace.demo.results import Result
-
-FINDINGS, USAGE = 1, 2
 MODELS = ("dnn9", "three_inputs", "crnn")
-WIDTH_WITHOUT_TERMINAL = 160
 
 app = typer.Typer(
     name="autoplace",
@@ -32,9 +23,8 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _commands() -> None:
-    """Make `demo` a command of its own, although it is the only one yet."""
+app.command("plan")(plan.plan)
+app.add_typer(rules.app)
 
 
 @app.command()
@@ -75,9 +65,8 @@ def demo(
     names = _names(models)
     if sim is not None and no_sim:
         raise typer.BadParameter("give --sim or --no-sim, not both", param_hint="--no-sim")
-    if not debug:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with _errors(debug=debug):
+    quiet_tensorflow(debug=debug)
+    with errors(debug=debug):
         from autoplace.demo import results
         from autoplace.demo.run import Settings, findings, run
 
@@ -85,17 +74,17 @@ def demo(
             Settings(
                 models=names, profile=sim, may_simulate=not no_sim, epochs=epochs, is_small=small
             ),
-            _say,
+            say,
         )
         written = results.write(found, out)
         if as_json:
             print(results.text(found), end="")
         else:
-            _print_table(found)
-        _say(f"wrote {' and '.join(str(path) for path in written)}")
+            show(results.table(found))
+        say(f"wrote {' and '.join(str(path) for path in written)}")
         wrong = findings(found)
         for sentence in wrong:
-            _say(sentence)
+            say(sentence)
     if wrong:
         raise typer.Exit(FINDINGS)
 
@@ -115,37 +104,6 @@ def _names(models: list[str] | None) -> tuple[str, ...]:
             param_hint="--models",
         )
     return tuple(dict.fromkeys(given)) or MODELS
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def _print_table(found: Sequence[Result]) -> None:
-    from rich.console import Console
-
-    from autoplace.demo import results
-
-    console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-    console.print(results.table(found))
-
-
-@contextmanager
-def _errors(*, debug: bool) -> Iterator[None]:
-    """Show an error as a message, and a traceback only where it was asked for."""
-    try:
-        yield
-    except (typer.Exit, typer.Abort):
-        raise
-    except Exception as error:  # noqa: BLE001 - the border of the program: what is left is shown to a person
-        if debug:
-            traceback.print_exc()
-        elif isinstance(error, AutoplaceError):
-            _say(f"{error}")
-        else:
-            _say(f"{type(error).__name__}: {error}\n  Fix: --debug shows where it happened")
-        code = USAGE if isinstance(error, UnknownSimulationError) else FINDINGS
-        raise typer.Exit(code) from None
 
 
 if __name__ == "__main__":

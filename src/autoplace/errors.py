@@ -220,3 +220,24 @@ class CacheUnusableWarning(AutoplaceWarning):
     """AP602: the cost cache is broken or cannot be written; measuring goes on without it."""
 
     code = "AP602"
+
+
+class BrokenRulesFileError(FileProblem):
+    """A rules file cannot be read, or a rule in it is not valid."""
+
+    code = "AP603"
+
+
+class RulesSetAsideWarning(AutoplaceWarning):
+    """AP604: a rules file of the user's is not valid and is not used."""
+
+    code = "AP604"
+
+
+class UnknownRuleError(FileProblem, KeyError):
+    """No rule has the given id."""
+
+    code = "AP605"
+
+    # As in UnknownUnitError.
+    __str__ = Exception.__str__

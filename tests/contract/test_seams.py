@@ -219,3 +219,26 @@ def test_keras_leaves_xla_out_where_it_sees_an_arm_mac_with_a_gpu(
         assert keras_trainer.platform.machine() == platform.machine()
     assert keras_trainer.model_supports_jit(model), f"not undone: {VERSIONS}"
     assert keras_trainer.platform is platform
+
+
+def test_lstm_is_one_operation_where_keras_sees_a_gpu() -> None:
+    layer = keras.layers.LSTM(2)
+    layer.build((1, 3, 2))
+
+    def operations() -> set[str]:
+        graph = seams.new_graph("lstm")
+        with graph.as_default():
+            layer(tf.zeros((1, 3, 2)))
+        return {op.type for op in graph.get_operations()}
+
+    with seams.gpu_listed_for_recurrent_layers():
+        assert "CudnnRNNV3" in operations(), f"Keras asks otherwise: {VERSIONS}"
+    # Undone: there is no GPU here.
+    assert "CudnnRNNV3" not in operations(), f"not undone: {VERSIONS}"
+
+
+def test_the_length_of_a_traced_loop_is_a_constant() -> None:
+    with seams.new_graph("loop").as_default():
+        length = tf.reduce_max(tf.range(0, 7, 1))
+        assert seams.constant_value(length) == 6, VERSIONS
+        assert seams.constant_value(tf.compat.v1.placeholder(tf.int32, ())) is None, VERSIONS

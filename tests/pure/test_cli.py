@@ -175,3 +175,9 @@ def test_help() -> None:
     """Without arguments and with --help."""
     assert "demo" in call("--help")[1]
     assert "--no-sim" in call("demo", "--help")[1]
+
+
+def test_plan_of_a_file_that_is_not_there() -> None:
+    code, _, messages = call("plan", "nowhere.keras")
+    assert code == 2
+    assert "nowhere.keras" in messages

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from autoplace.ir import Device, LayerGraph, Machine
+from autoplace.rules import UnitFacts
 
 Array = npt.NDArray[Any]
 Run = Callable[[], None]
@@ -79,10 +80,14 @@ class Session(Protocol):
     Attributes:
         graph: The traced model.
         context: What a unit's cost depends on besides its signature: the step, the optimizer.
+        facts: What rules are compared with, of each unit.
+        optimizers: Class names of the optimizers.
     """
 
     graph: LayerGraph
     context: str
+    facts: tuple[UnitFacts, ...]
+    optimizers: tuple[str, ...]
 
     def probes(self, path: str) -> Mapping[Device, UnitProbe]:
         """Return probes of a unit on the CPU and on the accelerator, on the same values.

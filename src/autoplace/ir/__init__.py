@@ -23,6 +23,10 @@ from autoplace.ir.graph import INPUT as INPUT
 from autoplace.ir.graph import Edge as Edge
 from autoplace.ir.graph import LayerGraph as LayerGraph
 from autoplace.ir.graph import Unit as Unit
+from autoplace.ir.operations import Operation as Operation
+from autoplace.ir.operations import StepOperations as StepOperations
+from autoplace.ir.operations import Tensor as Tensor
+from autoplace.ir.operations import UnitOperations as UnitOperations
 from autoplace.ir.plan import ALL_CPU as ALL_CPU
 from autoplace.ir.plan import ALL_GPU as ALL_GPU
 from autoplace.ir.plan import MIXED as MIXED

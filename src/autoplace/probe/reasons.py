@@ -42,6 +42,8 @@ def reason(
     if here is None or there is None:
         return f"not measured; on the {NAMES[device.kind]} as the rest of the plan"
     a, b = here.times(unit.calls).total_ns, there.times(unit.calls).total_ns
+    if a == b == 0:
+        return "costs nothing on either device"
     if a <= b:
         ratio = b / max(a, 1)
         return (

@@ -12,6 +12,7 @@ from autoplace.engines.protocol import Array, Engine, NotProbeableError, Run, Se
 from autoplace.ir import CPU, Device, Unit, UnitCost, Verdict
 from autoplace.probe.cache import Cache
 from autoplace.probe.clock import WARM_RUNS, interleaved, time_once
+from autoplace.probe.suspects import Suspects
 
 # Below this a call's own overhead (0.1-0.3 ms) would be a large part of the cost, so it is measured as a
 # difference of repeats; above, a repeat costs more time than it adds precision.
@@ -46,6 +47,7 @@ class UnitMeter:
         timing: Context in which times are a device's true ones (see `autoplace.sim.timing`).
         cache: Where results are looked up and kept.
         pinned: Paths that the policy fixed to the CPU: these are not tried on the accelerator.
+        suspects: What the rules say of the units.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class UnitMeter:
         timing: Timing,
         cache: Cache,
         pinned: frozenset[str] = frozenset(),
+        suspects: Suspects | None = None,
     ) -> None:
         self._engine, self._session, self._accelerator = engine, session, accelerator
         self._timing, self._cache, self._pinned = timing, cache, pinned
+        self._suspects = suspects or Suspects({})
 
     def measure(self, deadline: float, advance: Callable[[str], None]) -> Measured:
         """Measure every signature until `deadline`, and predict the rest.
@@ -70,14 +74,13 @@ class UnitMeter:
         result = Measured()
         rows: dict[str, tuple[dict[Device, UnitCost], Verdict]] = {}
         context = self._session.context
-        for unit in self._session.graph.units:
+        for unit in self._suspects.in_order(self._session.graph.units):
             advance(unit.path)
-            if unit.path in self._pinned:
+            untried = self._untried(unit)
+            if untried is not None:
                 if time.monotonic() < deadline:
                     result.costs[unit.path] = self._measure_on_cpu(unit, deadline)
-                result.verdicts[unit.path] = Verdict(
-                    state="unchecked", source="policy", evidence="pinned to the CPU"
-                )
+                result.verdicts[unit.path] = untried
                 continue
             if unit.signature not in rows:
                 known = self._cache.unit(unit.signature, context)
@@ -93,9 +96,15 @@ class UnitMeter:
             costs, verdict = rows[unit.signature]
             if costs:
                 result.costs[unit.path] = costs
-            result.verdicts[unit.path] = verdict
+            result.verdicts[unit.path] = self._suspects.named(unit.path, verdict)
         self._predict(result)
         return result
+
+    def _untried(self, unit: Unit) -> Verdict | None:
+        """The verdict on a unit that may not be tried on the accelerator, or None."""
+        if unit.path in self._pinned:
+            return Verdict(state="unchecked", source="policy", evidence="pinned to the CPU")
+        return self._suspects.verdict(unit.path)
 
     def check(self, unit: Unit, known: Mapping[Device, UnitCost]) -> bool:
         """Return whether a unit is still right, and still faster on the device on which it was.

@@ -37,6 +37,7 @@ from autoplace.probe import gate, transfers
 from autoplace.probe.cache import Cache
 from autoplace.probe.progress import progress
 from autoplace.probe.reasons import reason
+from autoplace.probe.suspects import Suspects
 from autoplace.probe.units import Measured, UnitMeter
 from autoplace.rules import Policy, resolve_groups, resolve_pins
 
@@ -109,6 +110,7 @@ class _Warmup:
         for device in set(self._pins.values()):
             engine.check_device(device)
         self._groups = resolve_groups(policy, paths)
+        self._suspects = Suspects.of(session, machine, policy, is_training=kind == "train")
 
     # ------------------------------------------------------------------------- without measuring
 
@@ -124,6 +126,7 @@ class _Warmup:
                 else f"on {device} by the policy's mode"
                 for path, d in devices.items()
             },
+            events=self._suspects.events(path for path, d in devices.items() if d != CPU),
         )
         return Outcome(plan=plan, arm=self._arm(devices, plan.choice))
 
@@ -235,7 +238,13 @@ class _Warmup:
     def _measure_units(self, advance: Callable[[str], None]) -> Measured:
         pinned = frozenset(path for path, device in self._pins.items() if device == CPU)
         meter = UnitMeter(
-            self._engine, self._session, self._accelerator, self._timing, self._cache, pinned
+            self._engine,
+            self._session,
+            self._accelerator,
+            self._timing,
+            self._cache,
+            pinned,
+            self._suspects,
         )
         deadline = self._start + UNITS_SHARE * self._policy.budget_s
         with self._session.undisturbed():
@@ -345,6 +354,7 @@ class _Warmup:
             self._kind,
             sorted((path, str(device)) for path, device in self._pins.items()),
             [list(group) for group in self._groups],
+            self._suspects.acting,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

@@ -49,6 +49,10 @@ def _read_switch(text: str) -> bool:
         raise ValueError("neither 1, true, 0 nor false") from None
 
 
+def _read_paths(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(os.pathsep) if part)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How autoplace places a model.
@@ -64,6 +68,7 @@ class Policy:
         keep_together: Groups of patterns; all units that a group matches share a device.
         cache: Whether measured costs are kept for the next process.
         cache_dir: Folder of the cache; None for the one in which this system keeps caches.
+        rules: Paths of rule files of your own, see docs/rules.md; in the environment separated as in `PATH`.
         progress: Whether the warmup shows a progress bar; ``auto`` does where someone can see it.
 
     Raises:
@@ -80,6 +85,7 @@ class Policy:
     keep_together: Sequence[Sequence[str]] = _field((), _read_json)
     cache: bool = _field(True, _read_switch)
     cache_dir: str | None = _field(None, str)
+    rules: Sequence[str] = _field((), _read_paths)
     progress: Progress = _field("auto", str)
 
     def __post_init__(self) -> None:
@@ -106,6 +112,7 @@ _EXPECTED = {
     "keep_together": "a sequence of sequences of patterns, such as [['conv*', 'pool*']]",
     "cache": "True or False (1, true, 0 or false in the environment)",
     "cache_dir": "the path of a folder, or None",
+    "rules": "paths of rule files",
     "progress": f"one of {', '.join(map(repr, get_args(Progress)))}",
 }
 
@@ -179,6 +186,12 @@ def _folder(value: Any) -> str | None:
     return None if value is None else _text(os.fspath(value))
 
 
+def _paths(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes, Mapping)):
+        raise TypeError
+    return tuple(_text(os.fspath(path)) for path in value)
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "mode": _one_of(get_args(Mode)),
     "budget_s": _seconds,
@@ -186,6 +199,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "keep_together": _groups,
     "cache": _switch,
     "cache_dir": _folder,
+    "rules": _paths,
     "progress": _one_of(get_args(Progress)),
 }
 

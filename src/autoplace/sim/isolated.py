@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from autoplace.errors import UnknownSimulationError
+from autoplace.sim import timing_profiles
 from autoplace.sim.kernel_tables import NEWEST
+from autoplace.sim.simulated_device import SCALE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +52,9 @@ def run(
     what: str | Path | Callable[..., Any],
     *arguments: Any,
     kernels: str = NEWEST,
-    profile: str = "m1",
-    scale: str = "ratio",
+    profile: str = timing_profiles.DEFAULT,
+    macos: str | None = None,
+    scale: str = SCALE,
     faults: Sequence[str] = (),
     timeout_s: float = 600.0,
     environment: Mapping[str, str] | None = None,
@@ -61,8 +64,9 @@ def run(
     Args:
         what: Path of a script; or a function at the top of a module, which the child imports anew.
         arguments: Of the function, as JSON can write them; of a script, its command line.
-        kernels: As `start`, as are `profile`, `scale` and `faults`.
+        kernels: As `start`, as are the next four.
         profile: As `start`.
+        macos: As `start`.
         scale: As `start`.
         faults: As `start`.
         timeout_s: Seconds after which the child is killed.
@@ -84,7 +88,13 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="autoplace-sim-") as folder:
         order, result = Path(folder, "order.json"), Path(folder, "result.json")
-        device = {"kernels": kernels, "profile": profile, "scale": scale, "faults": list(faults)}
+        device = {
+            "kernels": kernels,
+            "profile": profile,
+            "macos": macos,
+            "scale": scale,
+            "faults": list(faults),
+        }
         target = _target(what, arguments)
         order.write_text(
             json.dumps({"device": device, "path": sys.path, "result": str(result), **target}),

@@ -10,17 +10,30 @@ from __future__ import annotations
 import functools
 import json
 import lzma
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from autoplace.errors import UnknownSimulationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PLUGIN = "tensorflow-metal"
 NEWEST = f"{PLUGIN}==1.2.0"  # what is simulated where nothing else is asked for
 COMPOSED = frozenset({"_FusedBatchNormEx"})  # has no CPU kernel; native/delegate.h composes it
+
+
+Dtypes = Mapping[str, "str | tuple[str, ...]"]
+Version = tuple[int, ...]
+
+Match = Literal["own", "default", "none"]
+"""Where an operation on the GPU finds its kernel: the plugin's own, TensorFlow's for any device, or nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +44,21 @@ class Kernel:
         op: The operation.
         dtypes: Allowed dtypes by attribute; an attribute that is not named may have any.
         host_memory: Arguments that live in host memory.
+        macos: The macOS version from which on the plugin registers it, empty for all that it runs on.
     """
 
     op: str
     dtypes: Mapping[str, tuple[str, ...]]
     host_memory: tuple[str, ...]
+    macos: Version = ()
+
+    def allows(self, dtypes: Dtypes) -> bool:
+        """Whether it takes an operation with these type attributes; of a list of types, all have to fit."""
+        return all(
+            set((given,) if isinstance(given, str) else given) <= set(self.dtypes[attribute])
+            for attribute, given in dtypes.items()
+            if attribute in self.dtypes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,40 +96,86 @@ def kernels(name: str) -> Iterator[Kernel]:
     Raises:
         UnknownSimulationError: AP106, for a table that there is not.
     """
-    plugin, _, version = name.partition("==")
-    if plugin != PLUGIN or version not in _tables():
-        raise UnknownSimulationError(
-            "there is no kernel table of this name",
-            expected=f"one of {', '.join(names())}",
-            received=repr(name),
-            fix=f"use kernels='{names()[-1]}'",
-        )
     return (
-        Kernel(
-            op=op,
-            dtypes={
-                attribute: tuple(dtypes) for attribute, dtypes in variant["constraints"].items()
-            },
-            host_memory=tuple(variant["host_memory"]),
-        )
-        for op, variants in _tables()[version]["ops"].items()
-        for variant in variants
+        _kernel(op, variant) for op, variants in _table(name)["ops"].items() for variant in variants
     )
 
 
-def simulated(name: str, *, without: frozenset[str] = frozenset()) -> SimulatedTable:
-    """Return what of a table can be simulated: where there is a CPU kernel to delegate to.
+def lookup(name: str, op: str, dtypes: Dtypes, *, macos: str | None = None) -> Match:
+    """Return where an operation on the GPU would find its kernel, as TensorFlow looks for it.
 
-    Starts no device. Operations of `without` are left out, as a fault.
+    No TensorFlow and no device is needed. Kernels for any device are those of TensorFlow 2.18.1.
+
+    Args:
+        name: The table.
+        op: The operation, such as ``MatMul``.
+        dtypes: Its type attributes, such as ``{"T": "float32"}``; a tuple for a list of types.
+        macos: macOS version, such as ``"13.1"``; None for one that meets all conditions.
 
     Raises:
-        UnknownSimulationError: AP106, for a table that there is not.
+        UnknownSimulationError: AP106, for a table that there is not, or a macOS on which the plugin does not run.
     """
+    system = macos_version(name, macos)
+    own = [_kernel(op, variant) for variant in _table(name)["ops"].get(op, ())]
+    if any(kernel.allows(dtypes) for kernel in own if is_registered(kernel, system)):
+        return "own"
+    return "default" if any(kernel.allows(dtypes) for kernel in _defaults(op)) else "none"
+
+
+def macos_version(name: str, macos: str | None) -> Version | None:
+    """Read a macOS version, such as ``"13"`` or ``"13.1"``; None stays None: one that meets all conditions.
+
+    Raises:
+        UnknownSimulationError: AP106, for what is no version, or one that the plugin's file does not load on.
+    """
+    oldest = tuple(int(part) for part in _table(name)["min_macos"].split("."))
+    if macos is None:
+        return None
+    parts = macos.split(".")
+    version = tuple(int(part) for part in parts if part.isascii() and part.isdigit())
+    if len(version) != len(parts) or len(parts) > 3:
+        raise UnknownSimulationError(
+            "this is no macOS version",
+            expected="a version such as '13' or '13.1'",
+            received=repr(macos),
+            fix="give what `sw_vers -productVersion` prints on the Mac",
+        )
+    if version < oldest[: len(version)]:
+        raise UnknownSimulationError(
+            "the plugin does not load on this macOS",
+            expected=f"macOS {'.'.join(map(str, oldest))} or newer for {name}",
+            received=f"macOS {macos}",
+            fix="take a newer macOS, or an older plugin",
+        )
+    return version
+
+
+def is_registered(kernel: Kernel, system: Version | None) -> bool:
+    """Whether the plugin registers a kernel on a macOS version; None is one that meets all conditions."""
+    # "13" stands for the newest 13.x, so only what it says is compared.
+    return system is None or system >= kernel.macos[: len(system)]
+
+
+def simulated(
+    name: str, *, without: frozenset[str] = frozenset(), macos: str | None = None
+) -> SimulatedTable:
+    """Return what of a table can be simulated: where there is a CPU kernel to delegate to.
+
+    Starts no device. Operations of `without` are left out, as a fault, and kernels that the plugin does not
+    register on `macos`.
+
+    Raises:
+        UnknownSimulationError: AP106, as `lookup`.
+    """
+    system = macos_version(name, macos)
     lines: dict[str, str] = {}
     left_out: set[str] = set()
     left_out.update(f"{op}: taken away by a fault" for op in without)
     for kernel in kernels(name):
         if kernel.op in without:
+            continue
+        if not is_registered(kernel, system):
+            left_out.add(f"{kernel.op}: from macOS {'.'.join(map(str, kernel.macos))} on")
             continue
         kept, notes = _runnable_dtypes(kernel)
         left_out.update(notes)
@@ -162,8 +231,50 @@ def _cpu_dtypes(registered: list[Any], attribute: str) -> set[str] | None:
     return found
 
 
+def _table(name: str) -> dict[str, Any]:
+    plugin, _, version = name.partition("==")
+    if plugin != PLUGIN or version not in _tables():
+        raise UnknownSimulationError(
+            "there is no kernel table of this name",
+            expected=f"one of {', '.join(names())}",
+            received=repr(name),
+            fix=f"use kernels='{names()[-1]}'",
+        )
+    table: dict[str, Any] = _tables()[version]
+    return table
+
+
+def _kernel(op: str, variant: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        op=op,
+        dtypes={attribute: tuple(dtypes) for attribute, dtypes in variant["constraints"].items()},
+        host_memory=tuple(variant["host_memory"]),
+        macos=max((_gates()[question] for question in variant.get("requires", ())), default=()),
+    )
+
+
 @functools.cache
+def _defaults(op: str) -> tuple[Kernel, ...]:
+    return tuple(
+        _kernel(op, variant) for variant in _packed("default_kernels.json.xz")["ops"].get(op, ())
+    )
+
+
+@functools.cache
+def _gates() -> dict[str, Version]:
+    """The macOS version that answers yes to a question that the plugin asks before it registers a kernel."""
+    file = resources.files("autoplace.sim").joinpath("data", "macos_gates.toml")
+    gates = tomllib.loads(file.read_text("utf-8"))["gate"]
+    return {gate["question"]: tuple(gate["macos"]) for gate in gates}
+
+
 def _tables() -> dict[str, Any]:
-    packed = resources.files("autoplace.sim").joinpath("data", "kernels.json.xz").read_bytes()
-    tables: dict[str, Any] = json.loads(lzma.decompress(packed))["versions"]
+    tables: dict[str, Any] = _packed("kernels.json.xz")["versions"]
     return tables
+
+
+@functools.cache
+def _packed(file: str) -> dict[str, Any]:
+    packed = resources.files("autoplace.sim").joinpath("data", file).read_bytes()
+    content: dict[str, Any] = json.loads(lzma.decompress(packed))
+    return content

@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARK}(kernels=..., profile=..., scale=..., faults=..., timeout_s=...): run the test in "
+        f"{MARK}(kernels=..., profile=..., macos=..., scale=..., faults=..., timeout_s=...): run the test in "
         "a process of its own, on a simulated Metal device",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from autoplace.sim import control, cpu_rate, fault_specs, kernel_tables, library
 from autoplace.sim.timing_profiles import TimingProfile
 
 SCALES = ("ratio", "absolute")
+SCALE = SCALES[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class SimulatedDevice:
 
     Attributes:
         kernels: Name of its kernel table, such as ``tensorflow-metal==1.2.0``.
+        macos: Version of the macOS, or None for one that meets all of the plugin's conditions.
         profile: The chip whose pace it has inside `timing`.
         scale: ``ratio`` or ``absolute``.
         factor: What all times of the chip are multiplied with.
@@ -36,6 +38,7 @@ class SimulatedDevice:
     """
 
     kernels: str
+    macos: str | None
     profile: TimingProfile
     scale: str
     factor: float
@@ -50,6 +53,7 @@ class SimulatedDevice:
         return {
             "device": "simulated, no real GPU",
             "kernels": self.kernels,
+            "macos": self.macos or "any",
             "profile": self.profile.title,
             "scale": self.scale,
             "factor": f"{self.factor:.3g}",
@@ -64,7 +68,7 @@ class _Process:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.device: SimulatedDevice | None = None
-        self.arguments: tuple[object, ...] = ()
+        self.arguments: Mapping[str, object] = {}
         self.keras = ExitStack()  # never left, as the device never leaves the process
 
 
@@ -83,9 +87,10 @@ def is_started() -> bool:
 
 def start(
     kernels: str = kernel_tables.NEWEST,
-    profile: str = "m1",
+    profile: str = timing_profiles.DEFAULT,
     *,
-    scale: str = "ratio",
+    macos: str | None = None,
+    scale: str = SCALE,
     faults: Sequence[str] = (),
 ) -> SimulatedDevice:
     """Add the simulated device to this process: TensorFlow lists it as `GPU:0`.
@@ -96,6 +101,8 @@ def start(
     Args:
         kernels: Plugin version whose kernels it has; `kernel_table_names()` lists them.
         profile: Chip whose pace it has inside `timing`; `profile_names()` lists them.
+        macos: macOS version, such as ``"13"``: some plugins register fewer kernels on older ones. By
+            default one that meets all their conditions.
         scale: ``ratio`` multiplies all its times by how this CPU compares with the chip's, so that
             the two devices compare as on a Mac; ``absolute`` keeps the chip's own times.
         faults: Faults from the start, see `set_faults`.
@@ -109,7 +116,8 @@ def start(
             arguments than those of the first call.
         SimulatorUnsupportedError: AP105, off Linux, with a CUDA build of TensorFlow, or beside
             another GPU.
-        UnknownSimulationError: AP106, for a table, profile, scale or fault that there is not.
+        UnknownSimulationError: AP106, for a table, profile, scale or fault that there is not, or a macOS on
+            which the plugin does not load.
     """
     if scale not in SCALES:
         raise UnknownSimulationError(
@@ -120,32 +128,41 @@ def start(
         )
     chip = timing_profiles.load(profile)
     fault_specs.parse(faults, kernel_tables.ops(kernels))
-    arguments = (kernels, profile, scale, tuple(faults))
+    kernel_tables.macos_version(kernels, macos)
+    arguments = {
+        "kernels": kernels,
+        "profile": profile,
+        "macos": macos,
+        "scale": scale,
+        "faults": tuple(faults),
+    }
     with _process.lock:
         if _process.device is None:
-            _process.device = _started(kernels, chip, scale, faults)
+            _process.device = _started(kernels, chip, macos, scale, faults)
             _process.arguments = arguments
         elif _process.arguments != arguments:
             raise DevicesAlreadyStartedError(
                 "the simulated device of this process was started with other arguments",
-                expected="kernels={!r}, profile={!r}, scale={!r}, faults={!r}".format(
-                    *_process.arguments
-                ),
-                received="kernels={!r}, profile={!r}, scale={!r}, faults={!r}".format(*arguments),
+                expected=_written(_process.arguments),
+                received=_written(arguments),
                 fix="use set_faults() for other faults, a process of its own for another device",
             )
         return _process.device
 
 
+def _written(arguments: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+
+
 def _started(
-    kernels: str, chip: TimingProfile, scale: str, faults: Sequence[str]
+    kernels: str, chip: TimingProfile, macos: str | None, scale: str, faults: Sequence[str]
 ) -> SimulatedDevice:
     library.check_platform()
     _check_no_devices()
     from tensorflow.python.framework.load_library import load_pluggable_device_library
 
     missing = fault_specs.missing_ops(fault_specs.parse(faults, kernel_tables.ops(kernels)))
-    table = kernel_tables.simulated(kernels, without=missing)
+    table = kernel_tables.simulated(kernels, without=missing, macos=macos)
     built = library.build()
     factor = cpu_rate.factor(chip, built.path.parent.parent) if scale == "ratio" else 1.0
     native = library.open_native(built)
@@ -155,6 +172,7 @@ def _started(
     _process.keras.enter_context(_keras_on_a_mac())
     return SimulatedDevice(
         kernels=kernels,
+        macos=macos,
         profile=chip,
         scale=scale,
         factor=factor,

@@ -18,6 +18,7 @@ else:
 
 SCHEMA = 1
 CONTRACTION = "contraction"
+DEFAULT = "m1"  # the chip where nothing else is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class TimingProfile:
         cpu_matmul_gflops: Rate of TensorFlow's matrix products on all cores, 10**9 operations per
             second.
         cpu_mbytes_per_s: Memory bandwidth that the cores reach, 10**6 bytes per second.
+        cpu_op_ns: Cost of every operation on the CPU besides its work; only forecasts use it.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TimingProfile:
     cpu_cores: int
     cpu_matmul_gflops: int
     cpu_mbytes_per_s: int
+    cpu_op_ns: int
 
     def settings(self, factor: float) -> list[str]:
         """Return the lines that tell the native device its times, all multiplied by `factor`."""
@@ -87,7 +90,7 @@ def load(name: str) -> TimingProfile:
             "there is no timing profile of this name",
             expected=f"one of {', '.join(names())}",
             received=repr(name),
-            fix="use profile='m1'",
+            fix=f"use profile={DEFAULT!r}",
         )
     file = resources.files("autoplace.sim").joinpath("profiles", f"{name}.toml")
     return parse(tomllib.loads(file.read_text("utf-8")))
@@ -106,7 +109,7 @@ def parse(content: Mapping[str, Any]) -> TimingProfile:
         {"fp32_gflops", "fp16_gflops", "mbytes_per_s", "launch_ns", "copy_ns", "efficiency"},
         "[gpu]",
     )
-    _check_fields(cpu, {"cores", "matmul_gflops", "mbytes_per_s"}, "[cpu]")
+    _check_fields(cpu, {"cores", "matmul_gflops", "mbytes_per_s", "op_ns"}, "[cpu]")
     efficiency = dict(gpu["efficiency"])
     whole = [v for table in (gpu, cpu) for k, v in table.items() if k != "efficiency"]
     is_right = (
@@ -135,6 +138,7 @@ def parse(content: Mapping[str, Any]) -> TimingProfile:
         cpu_cores=cpu["cores"],
         cpu_matmul_gflops=cpu["matmul_gflops"],
         cpu_mbytes_per_s=cpu["mbytes_per_s"],
+        cpu_op_ns=cpu["op_ns"],
     )
 
 

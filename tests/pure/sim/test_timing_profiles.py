@@ -26,7 +26,7 @@ def content(**changes: Any) -> dict[str, Any]:
             "copy_ns": 10_000,
             "efficiency": {"contraction": 0.5, "Conv2D": 0.25},
         },
-        "cpu": {"cores": 4, "matmul_gflops": 100, "mbytes_per_s": 40_000},
+        "cpu": {"cores": 4, "matmul_gflops": 100, "mbytes_per_s": 40_000, "op_ns": 3_000},
     }
     return {**right, **changes}
 
@@ -43,6 +43,17 @@ def test_m1_is_what_the_public_figures_say() -> None:
     assert 4 <= ratio <= 14  # convolutions at large batches win 4 to 14 times
 
 
+@pytest.mark.parametrize(
+    ("name", "gflops", "gbytes_per_s"), [("m1_pro", 5200, 200), ("m1_max", 10_400, 400)]
+)
+def test_larger_chips_have_the_figures_that_apple_gives(
+    name: str, gflops: int, gbytes_per_s: int
+) -> None:
+    chip = timing_profiles.load(name)
+    assert chip.fp32_gflops == gflops
+    assert 0.8 * gbytes_per_s <= chip.mbytes_per_s / 1000 <= gbytes_per_s
+
+
 def test_an_unknown_profile() -> None:
     with pytest.raises(UnknownSimulationError) as caught:
         timing_profiles.load("m99")
@@ -56,8 +67,9 @@ def test_an_unknown_profile() -> None:
         content(schema=2),
         content(colour="red"),
         content(cpu={"cores": 4, "matmul_gflops": 100}),
-        content(cpu={"cores": 4, "matmul_gflops": 0, "mbytes_per_s": 1}),
-        content(cpu={"cores": 4, "matmul_gflops": 1.5, "mbytes_per_s": 1}),
+        content(cpu={**content()["cpu"], "matmul_gflops": 0}),
+        content(cpu={**content()["cpu"], "matmul_gflops": 1.5}),
+        content(cpu={**content()["cpu"], "op_ns": 0}),
         content(gpu={**content()["gpu"], "efficiency": {"Conv2D": 0.5}}),
         content(gpu={**content()["gpu"], "efficiency": {"contraction": 1.5}}),
         content(gpu={**content()["gpu"], "launch": 5}),

@@ -83,6 +83,7 @@ def machine(simulation: Mapping[str, str] | None = None) -> Machine:
     fingerprint = {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
+        **({"macos": platform.mac_ver()[0]} if platform.system() == "Darwin" else {}),
         "chip": _chip(),
         "cores": str(len(_usable_cores())),
         "python": platform.python_version(),

@@ -17,6 +17,7 @@ from autoplace.engines.tensorflow import (
     transfers,
 )
 from autoplace.engines.tensorflow.arm import Arm, Feed
+from autoplace.engines.tensorflow.facts import unit_facts
 from autoplace.engines.tensorflow.failures import translated
 from autoplace.engines.tensorflow.trace import trace
 from autoplace.engines.tensorflow.unit_probe import UnitInputs
@@ -44,6 +45,8 @@ class TensorFlowSession:
             )
         self.graph = self._trace.graph
         self.context = _context(model, step)
+        self.facts = unit_facts(self._trace, training=step == "train_step")
+        self.optimizers = tuple(type(o).__name__ for o in seams.optimizers_of(model))
 
     def probes(self, path: str) -> Mapping[Device, UnitProbe]:
         """Return probes of a unit on the CPU and on the accelerator, on the same values."""

@@ -1,8 +1,9 @@
 """Everything of Keras and TensorFlow that is not public API and that autoplace relies on.
 
 Nothing is patched on a class or a module: only attributes of single instances are set, and each is undone by
-leaving the context that set it. The one exception is `arm_mac_for_keras`, which only a process with the simulated
-device enters. `tests/contract/` has a test for every function here, which names the versions when a seam has moved.
+leaving the context that set it. The two exceptions make Keras see another machine: `arm_mac_for_keras`, for a
+process with the simulated device, and `gpu_listed_for_recurrent_layers`, for a trace that is never run.
+`tests/contract/` has a test for every function here, which names the versions when a seam has moved.
 
 | seam | why |
 | --- | --- |
@@ -16,14 +17,17 @@ device enters. `tests/contract/` has a test for every function here, which names
 | `model._jit_compile` | XLA off inside, the user's setting kept |
 | `TFEpochIterator` | the first batch of arrays, as `fit` makes it |
 | `graph.device(function)`, `_add_scope_exit_callback`, `op._set_device` | place what a step creates |
+| `smart_cond.smart_constant_value` | how often a traced loop will run |
 | `context._rng`, `global_state` | leave random numbers and names as they were |
 | `keras.src.trainers.trainer.platform` | by it Keras leaves XLA out on a Mac; the simulated Mac has to look like one |
+| `keras.src.backend.tensorflow.rnn._is_gpu_available` | by it LSTM and GRU become `CudnnRNNV3`; a forecast asks for a machine that is not here |
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import platform
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +43,7 @@ from keras.src.models.functional import Functional
 from keras.src.trainers import trainer as keras_trainer
 from keras.src.trainers.data_adapters import data_adapter_utils
 from tensorflow.python.eager import context as eager_context
-from tensorflow.python.framework import func_graph, kernels, op_def_registry
+from tensorflow.python.framework import func_graph, kernels, op_def_registry, smart_cond
 
 Override = tuple[object, str, Any]
 
@@ -122,16 +126,17 @@ def kind_of(model: keras.Model) -> str:
     return "functional" if isinstance(model, Functional) else "subclassed"
 
 
-def example_inputs(model: keras.Model) -> Any:
-    """Zeros of the shapes and dtypes that a functional model takes; open dimensions are 1."""
-    return keras.tree.map_structure(
-        lambda t: (
-            tf.zeros([1 if d is None else d for d in t.shape], t.dtype)
-            if t.dtype != "string"
-            else tf.fill([1 if d is None else d for d in t.shape], "")
-        ),
-        model._inputs_struct if hasattr(model, "_inputs_struct") else model.inputs,
-    )
+def example_inputs(model: keras.Model, batch: int = 1, open_size: int = 1) -> Any:
+    """Zeros of the shapes and dtypes that a functional model takes, with sizes for its open dimensions."""
+
+    def example(spec: Any) -> tf.Tensor:
+        first, *rest = [*spec.shape, None][: max(1, len(spec.shape))]
+        shape = [batch if first is None else first, *(open_size if d is None else d for d in rest)]
+        return tf.fill(shape, "") if spec.dtype == "string" else tf.zeros(shape, spec.dtype)
+
+    inputs = model.inputs
+    single = inputs[0] if len(inputs) == 1 else inputs  # of a Sequential, which has one
+    return keras.tree.map_structure(example, getattr(model, "_inputs_struct", single))
 
 
 def recurrent_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
@@ -156,6 +161,15 @@ class _ArmMac:
 def arm_mac_for_keras() -> Iterator[None]:
     """Let Keras' trainer choose `jit_compile` as on a Mac with Apple silicon: not with a GPU listed."""
     with overridden([(keras_trainer, "platform", _ArmMac())]):
+        yield
+
+
+@contextmanager
+def gpu_listed_for_recurrent_layers() -> Iterator[None]:
+    """Let Keras make the operation of cuDNN of LSTM and GRU in a trace, as where a GPU is listed."""
+    # By its name: as an attribute of the package, `rnn` is the function.
+    module = importlib.import_module("keras.src.backend.tensorflow.rnn")
+    with overridden([(module, "_is_gpu_available", lambda: True)]):
         yield
 
 
@@ -432,6 +446,14 @@ def function_graph(graph: tf.Graph, name: str) -> tf.Graph | None:
 def forward_graph(graph: tf.Graph) -> tf.Graph | None:
     """The forward body that a while-loop's or cond's gradient graph belongs to."""
     return getattr(graph, "_forward_graph", None)
+
+
+def constant_value(tensor: tf.Tensor) -> Any:
+    """The value of a symbolic tensor that depends on constants only, as TensorFlow's own folding finds it, or None.
+
+    `tf.get_static_value` knows few operations; the length of Keras' loops is the maximum of a range.
+    """
+    return smart_cond.smart_constant_value(tensor)
 
 
 def executed_nodes(run: Callable[[], Any]) -> list[Any]:

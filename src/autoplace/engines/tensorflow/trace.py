@@ -223,6 +223,7 @@ def trace(
     *,
     step: str = "train_step",
     without_cudnn: bool = False,
+    is_compiled: bool = True,
 ) -> Trace:
     """Trace `model` on a batch.
 
@@ -231,12 +232,14 @@ def trace(
         data: A batch as a dataset yields it: ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
         step: The step that it is for: ``train_step`` or ``predict_step``.
         without_cudnn: Let recurrent layers run as loops, where the accelerator has no kernel for cuDNN's op.
+        is_compiled: False for a training step without the compiled loss and the model's own `train_step`.
 
     Returns:
         The trace. The model's compiled losses, metrics and optimizer are built on the way.
     """
     training = step == "train_step"
-    if not seams.is_model_built(model) or (training and seams.has_own_step(model, step)):
+    has_own_step = seams.has_own_step(model, step) and is_compiled
+    if is_compiled and (not seams.is_model_built(model) or (training and has_own_step)):
         seams.build_model(model, data)
     recorder = _Recorder(model)
     values: dict[str, Any] = {}
@@ -256,7 +259,10 @@ def trace(
     with graph.as_default(), seams.overridden(cudnn_off):
         batch = keras.tree.map_structure(symbolic, data)
         with recorder.recording(model):
-            _forward(model, batch, step)
+            if has_own_step:
+                getattr(model, step)(batch)
+            else:
+                _forward(model, batch, training=training, is_compiled=is_compiled)
     seams.clear_losses(model)
     units = _units(model, recorder)
     first = next((v for v in values.values() if v.shape.rank), None)
@@ -275,14 +281,10 @@ def trace(
     )
 
 
-def _forward(model: keras.Model, batch: Any, step: str) -> None:
-    training = step == "train_step"
-    if seams.has_own_step(model, step):
-        getattr(model, step)(batch)
-        return
+def _forward(model: keras.Model, batch: Any, *, training: bool, is_compiled: bool) -> None:
     x, y, _ = seams.unpack(batch)
     y_pred = model(x, training=training) if seams.takes_training(model) else model(x)
-    if training:
+    if training and is_compiled:
         seams.build_compiled_state(model, y, y_pred)
 
 
