@@ -70,7 +70,9 @@ def test_missing_kernels_by_pass() -> None:
     model = keras.Sequential(
         [
             keras.Input((8, 6)),
-            layers.Bidirectional(layers.LSTM(4, return_sequences=True), name="both_ways"),
+            layers.Bidirectional(
+                layers.LSTM(4, return_sequences=True, name="lstm"), name="both_ways"
+            ),
         ]
     )
     model.compile("sgd", "mse")

@@ -181,3 +181,91 @@ def test_plan_of_a_file_that_is_not_there() -> None:
     code, _, messages = call("plan", "nowhere.keras")
     assert code == 2
     assert "nowhere.keras" in messages
+
+
+# ---------------------------------------------------------------------------------------- rules
+
+
+MINE = """
+schema = 1
+
+[[rule]]
+id = "{identity}"
+title = "My layer is wrong"
+kind = "wrong_result"
+probe = "parity"
+action = "pin_cpu"
+remedy = "Leave it on the CPU."
+confidence = "{confidence}"
+evidence = ["file:my own report"]
+
+[rule.match]
+layers = ["MyLayer"]
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A valid rules file that takes the place of one of ours."""
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.format(identity="AP-R001", confidence="high"))
+    return path
+
+
+def test_rules_list_by_kind() -> None:
+    """As JSON and as a table, and only the kind that is asked for."""
+    code, out, _ = call("rules", "list", "--kind", "wrong_result", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {rule["kind"] for rule in found} == {"wrong_result"}
+    assert "AP-R001" in {rule["id"] for rule in found}
+    assert len(json.loads(call("rules", "list", "--json")[1])) > len(found)
+    code, out, messages = call("rules", "list", "--kind", "wrong_result")
+    assert (code, messages) == (0, "")
+    assert "AP-R001" in out
+
+
+def test_rules_show_has_the_evidence() -> None:
+    """One rule, whole."""
+    code, out, _ = call("rules", "show", "AP-R001", "--json")
+    assert code == 0
+    assert "tensorflow/tensorflow#62137" in json.loads(out)["evidence"]
+    assert "tensorflow/tensorflow#62137" in call("rules", "show", "AP-R001")[1]
+
+
+def test_a_rule_that_is_not_there() -> None:
+    """AP605 on stderr, nothing on stdout."""
+    code, out, messages = call("rules", "show", "AP-R999")
+    assert (code == 0, out) == (False, "")
+    assert "AP605" in messages
+    assert "Traceback" not in messages
+
+
+def test_an_unknown_kind_of_rule() -> None:
+    code, out, messages = call("rules", "list", "--kind", "sad")
+    assert (code, out) == (2, "")
+    assert "wrong_result" in messages
+
+
+def test_own_rules_replace_ours(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By --file, and by the environment."""
+    shown = json.loads(call("rules", "show", "AP-R001", "--file", str(mine), "--json")[1])
+    assert shown["title"] == "My layer is wrong"
+    monkeypatch.setenv("AUTOPLACE_RULES", str(mine))
+    assert json.loads(call("rules", "show", "AP-R001", "--json")[1]) == shown
+
+
+def test_rules_check(mine: Path, tmp_path: Path) -> None:
+    """Exit code 1 as soon as one file is not valid; each file is told of."""
+    code, out, _ = call("rules", "check", str(mine))
+    assert code == 0
+    assert "1 rules, in place of AP-R001" in out
+    broken = tmp_path / "broken.toml"
+    broken.write_text(MINE.format(identity="X-1", confidence="very"))
+    code, out, messages = call("rules", "check", str(mine), str(broken))
+    assert code == 1
+    assert "in place of" in out
+    assert "AP603" in messages
+    assert "confidence" in messages
+    entries = json.loads(call("rules", "check", str(mine), str(broken), "--json")[1])
+    assert [entry["valid"] for entry in entries] == [True, False]

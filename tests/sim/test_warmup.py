@@ -252,3 +252,37 @@ def test_units_that_hand_on_what_they_got() -> None:
     right = keras.Model(model.inputs, model.outputs).predict(x, batch_size=8, verbose=0)
     np.testing.assert_allclose(predicted, right, rtol=1e-4, atol=1e-5)
     assert np.isfinite(model.fit(x, y, batch_size=8, verbose=0).history["loss"]).all()
+
+
+def of_dense_with_relu() -> Any:
+    model = compiled(
+        autoplace.SmartSequential(
+            [keras.Input((6,)), keras.layers.Dense(8, "relu", name="a"), keras.layers.Dense(1)]
+        )
+    )
+    return model.warmup(normal(8, 6), normal(8, 1), batch_size=8).verdicts["a"]
+
+
+def test_a_verdict_names_the_rule_that_explains_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AP-R001: fires where the fault is there, and is cleared by parity where it is not."""
+    with sim.faults("dropped_relu"):
+        verdict = of_dense_with_relu()
+    assert (verdict.state, verdict.source) == ("wrong", "parity")
+    assert "AP-R001" in verdict.evidence
+    monkeypatch.setenv("AUTOPLACE_CACHE", "0")
+    verdict = of_dense_with_relu()
+    assert verdict.is_ok
+    assert "AP-R001" not in verdict.evidence
+
+
+def test_parity_alone_finds_what_rules_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the rule switched off the fault is found all the same; only its name is missing."""
+    path = tmp_path / "off.toml"
+    path.write_text('schema = 1\n[[rule]]\nid = "AP-R001"\nenabled = false\n')
+    monkeypatch.setenv("AUTOPLACE_RULES", str(path))
+    with sim.faults("dropped_relu"):
+        verdict = of_dense_with_relu()
+    assert verdict.state == "wrong"
+    assert "AP-R001" not in verdict.evidence

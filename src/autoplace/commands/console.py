@@ -43,8 +43,8 @@ def errors(*, debug: bool) -> Iterator[None]:
     """Show an error as a message, and a traceback only where it was asked for."""
     try:
         yield
-    except (typer.Exit, typer.Abort):
-        raise
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise  # typer says these itself, the last as wrong usage
     except Exception as error:  # noqa: BLE001 - the border of the program: what is left is shown to a person
         if debug:
             traceback.print_exc()
