@@ -7,8 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
+from autoplace.engines.tensorflow import kernels
 from autoplace.engines.tensorflow.trace import Trace, trace
 from autoplace.ir import INPUT
 
@@ -150,3 +152,15 @@ def test_nothing_is_executed(batch: int) -> None:
     traced(model, normal(batch, 4), normal(batch, 1))
     for a, b in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(a, np.asarray(b.value))
+
+
+def test_operations_inside_of_a_switch_are_seen() -> None:
+    """Its branches are a list of functions, unlike the body of a loop."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)])
+    def switch(index: Any, x: Any) -> Any:
+        branches = [lambda: tf.sin(x), lambda: tf.cos(x), lambda: tf.tan(x)]
+        return tf.switch_case(index, branches)
+
+    types = {op.type for op in kernels.operations_of(switch.get_concrete_function().graph)}
+    assert {"Sin", "Cos", "Tan"} <= types

@@ -61,6 +61,13 @@ def _allows(op: tf.Operation, attribute: str, allowed: frozenset[int]) -> bool:
     return value.type in allowed
 
 
+def called_functions(op: tf.Operation) -> list[str]:
+    """Names of the functions that an operation runs: bodies of loops, branches, calls."""
+    values = op.node_def.attr.values()
+    names = [value.func.name for value in values if value.HasField("func")]
+    return [*names, *(function.name for value in values for function in value.list.func)]
+
+
 def operations_of(graph: tf.Graph) -> Iterator[tf.Operation]:
     """Yield the operations of a traced function and of the functions that it calls."""
     seen: set[str] = set()
@@ -69,9 +76,8 @@ def operations_of(graph: tf.Graph) -> Iterator[tf.Operation]:
         current = pending.pop()
         for op in current.get_operations():
             yield op
-            for value in op.node_def.attr.values():
-                name = value.func.name if value.HasField("func") else ""
-                if name and name not in seen:
+            for name in called_functions(op):
+                if name not in seen:
                     seen.add(name)
                     nested = seams.function_graph(current, name)
                     if nested is not None:

@@ -104,7 +104,7 @@ class _Reader:
         return replace(outer, path=path, which=BACKWARD if is_backward else outer.which)
 
     def _take(self, graph: tf.Graph, op: tf.Operation, home: _Home) -> None:
-        names = _called(op)
+        names = kernels.called_functions(op)
         inside = [nested for name in names if (nested := seams.function_graph(graph, name))]
         if op.type in LOOPS:
             home = replace(home, runs=home.runs * self._trips(op, inside))
@@ -181,13 +181,6 @@ def _is_constant(op: tf.Operation, constant: set[str]) -> bool:
         return True
     is_pure = not op.op_def.is_stateful and op.type not in ("Placeholder", "NoOp")
     return is_pure and bool(op.inputs) and all(t.op.name in constant for t in op.inputs)
-
-
-def _called(op: tf.Operation) -> list[str]:
-    """Names of the functions that an operation runs."""
-    values = op.node_def.attr.values()
-    names = [value.func.name for value in values if value.HasField("func")]
-    return [*names, *(f.name for value in values for f in value.list.func)]
 
 
 def _plain(op: tf.Operation, runs: int) -> Operation:
