@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from autoplace.commands import plan, rules
-from autoplace.commands.console import FINDINGS, errors, quiet_tensorflow, say, show
+from autoplace.commands.console import FINDINGS, Debug, errors, quiet_tensorflow, say, show
 
 MODELS = ("dnn9", "three_inputs", "crnn")
 
@@ -54,9 +54,7 @@ def demo(
     small: Annotated[
         bool, typer.Option("--small", help="Less data and fewer rounds, for a quick look.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks and TensorFlow's own messages.")
-    ] = False,
+    debug: Debug = False,
 ) -> None:
     """Train three models on handwritten digits: plain Keras on each device, and as planned.
 

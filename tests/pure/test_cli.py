@@ -10,12 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from autoplace import cli
+from autoplace.commands import asked_model
 from autoplace.demo import run as run_module
 from autoplace.demo.results import CPU_ARM, PLAN_ARM, Result
 from autoplace.demo.run import Settings
 from autoplace.errors import MissingExtraError, UnknownSimulationError
 from autoplace.ir import CPU, Assignment, LayerGraph, Plan, Unit
 from autoplace.report import Report
+from autoplace.sim import kernel_tables, timing_profiles
 
 Fake = Callable[..., list[Settings]]
 
@@ -175,6 +177,12 @@ def test_help() -> None:
     """Without arguments and with --help."""
     assert "demo" in call("--help")[1]
     assert "--no-sim" in call("demo", "--help")[1]
+
+
+def test_defaults_are_those_of_the_simulator() -> None:
+    """Written down twice, so that no command line waits for its import."""
+    assert asked_model.TARGET == kernel_tables.NEWEST
+    assert asked_model.PROFILE == timing_profiles.DEFAULT
 
 
 def test_plan_of_a_file_that_is_not_there() -> None:

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,11 @@ from autoplace.errors import AutoplaceError, UnknownSimulationError
 
 FINDINGS, USAGE = 1, 2
 WIDTH_WITHOUT_TERMINAL = 160
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show tracebacks and TensorFlow's own messages.")
+]
 
 
 def say(message: str) -> None:

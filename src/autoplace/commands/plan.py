@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-import warnings
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from autoplace.commands.console import errors, quiet_tensorflow, show
-from autoplace.errors import FileProblem
+from autoplace.commands.asked_model import PROFILE, TARGET, ModelFile, load_model
+from autoplace.commands.console import AsJson, Debug, errors, quiet_tensorflow, show
 
 
 def plan(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL.keras", help="A saved Keras model.", exists=True, dir_okay=False
-        ),
-    ],
-    target: Annotated[
-        str, typer.Option(help="Plugin and version whose kernels count.")
-    ] = "tensorflow-metal==1.2.0",
-    profile: Annotated[str, typer.Option(help="Chip, such as m1, m2_pro or m4_max.")] = "m1",
+    model: ModelFile,
+    target: Annotated[str, typer.Option(help="Plugin and version whose kernels count.")] = TARGET,
+    profile: Annotated[str, typer.Option(help="Chip, such as m1, m2_pro or m4_max.")] = PROFILE,
     batch: Annotated[int, typer.Option(min=1, help="Rows per batch.")] = 32,
     macos: Annotated[
         str | None, typer.Option(help="macOS version, such as 13; the newest by default.")
@@ -40,12 +31,8 @@ def plan(
             min=1, help="Size of dimensions that the model leaves open, besides the batch."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks and TensorFlow's own messages.")
-    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Predict where a model's layers would run on a Mac, which kernels are missing, and the step time.
 
@@ -68,26 +55,3 @@ def plan(
             typer.echo(json.dumps(forecast.to_dict(), indent=2))
         else:
             show(forecast)
-
-
-def load_model(path: Path) -> Any:
-    """Load a Keras model for a command.
-
-    Raises:
-        FileProblem: AP600, where Keras cannot.
-    """
-    import keras
-
-    try:
-        with warnings.catch_warnings():
-            # Such as that the optimizer's state does not fit: it is not needed here.
-            warnings.simplefilter("ignore")
-            return keras.saving.load_model(path)
-    except Exception as error:
-        text = " ".join(str(error).split())[:300]
-        raise FileProblem(
-            f"Keras cannot load the model: {text}",
-            expected="a .keras or .h5 file of a model whose layers Keras knows",
-            received=str(path),
-            fix="for custom layers, build the model in Python and call autoplace.what_if(model)",
-        ) from error

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from autoplace.commands.console import FINDINGS, errors, quiet_tensorflow, say, show
+from autoplace.commands.asked_model import PROFILE, TARGET, ModelFile, load_model
+from autoplace.commands.console import (
+    FINDINGS,
+    AsJson,
+    Debug,
+    errors,
+    quiet_tensorflow,
+    say,
+    show,
+)
 
 app = typer.Typer(
     name="rules",
@@ -22,8 +31,7 @@ Files = Annotated[
     list[Path] | None,
     typer.Option("--file", help="A rules file of your own, besides AUTOPLACE_RULES; repeat."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+Tracebacks = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 @app.command("list")
@@ -33,7 +41,7 @@ def list_(
     ] = None,
     file: Files = None,
     as_json: AsJson = False,
-    debug: Debug = False,
+    debug: Tracebacks = False,
 ) -> None:
     """List the rules in force.
 
@@ -63,7 +71,7 @@ def show_(
     identity: Annotated[str, typer.Argument(metavar="ID", help="Such as AP-R001.")],
     file: Files = None,
     as_json: AsJson = False,
-    debug: Debug = False,
+    debug: Tracebacks = False,
 ) -> None:
     """Show all of one rule, with its evidence.
 
@@ -89,7 +97,7 @@ def show_(
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Rules files.")],
     as_json: AsJson = False,
-    debug: Debug = False,
+    debug: Tracebacks = False,
 ) -> None:
     """Say whether rules files are valid.
 
@@ -114,16 +122,9 @@ def check(
 
 @app.command()
 def why(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL.keras", help="A saved Keras model.", exists=True, dir_okay=False
-        ),
-    ],
-    target: Annotated[
-        str, typer.Option(help="Plugin and version that is asked about.")
-    ] = "tensorflow-metal==1.2.0",
-    profile: Annotated[str, typer.Option(help="Chip, such as m1 or m3_max.")] = "m1",
+    model: ModelFile,
+    target: Annotated[str, typer.Option(help="Plugin and version that is asked about.")] = TARGET,
+    profile: Annotated[str, typer.Option(help="Chip, such as m1 or m3_max.")] = PROFILE,
     macos: Annotated[str | None, typer.Option(help="macOS version, such as 13.")] = None,
     optimizer: Annotated[
         str | None, typer.Option(help="For a model that is not compiled, e.g. adam.")
@@ -138,7 +139,6 @@ def why(
     """
     quiet_tensorflow(debug=debug)
     with errors(debug=debug):
-        from autoplace.commands.plan import load_model
         from autoplace.forecast.what_if import suspicions
 
         found = suspicions(

@@ -80,14 +80,16 @@ class Session(Protocol):
     Attributes:
         graph: The traced model.
         context: What a unit's cost depends on besides its signature: the step, the optimizer.
-        facts: What rules are compared with, of each unit.
         optimizers: Class names of the optimizers.
     """
 
     graph: LayerGraph
     context: str
-    facts: tuple[UnitFacts, ...]
     optimizers: tuple[str, ...]
+
+    @property
+    def facts(self) -> tuple[UnitFacts, ...]:
+        """What rules are compared with, of each unit."""
 
     def probes(self, path: str) -> Mapping[Device, UnitProbe]:
         """Return probes of a unit on the CPU and on the accelerator, on the same values.

@@ -68,11 +68,11 @@ def what_if(
         )
     chip = timing_profiles.load(profile)
     kernel_tables.macos_version(target, macos)
-    has_cudnn = kernels.CUDNN_RNN in kernel_tables.ops(target)
+    has_cudnn = _has_cudnn(target)
     x = _inputs(model, batch, open_size) if x is None else _rows(x, batch)
     has_targets = y is not None and model.compiled
     data = (x, _rows(y, batch)) if has_targets else (x,)
-    used = keras.optimizers.get(optimizer) if optimizer else getattr(model, "optimizer", None)
+    used = _optimizer(model, optimizer)
     read = functools.partial(
         read_step, model, data, optimizer=used, has_targets=has_targets and not optimizer
     )
@@ -141,14 +141,14 @@ def suspicions(
     """
     chip = timing_profiles.load(profile)
     kernel_tables.macos_version(target, macos)
-    used = keras.optimizers.get(optimizer) if optimizer else getattr(model, "optimizer", None)
+    used = _optimizer(model, optimizer)
     x = _inputs(model, None, 1) if x is None else x
     graph, operations, facts = read_step(
         model,
         (x,),
         optimizer=used,
         has_targets=False,
-        has_cudnn=kernels.CUDNN_RNN in kernel_tables.ops(target),
+        has_cudnn=_has_cudnn(target),
     )
     return _suspicions(graph, facts, operations, target, macos, chip.title, used, files=files)
 
@@ -186,13 +186,19 @@ def _verdicts(suspected: Mapping[str, tuple[rules.Suspicion, ...]]) -> dict[str,
     found = {}
     for path, suspicions in suspected.items():
         acting = [s.rule for s in suspicions if s.rule.forbids and not s.open]
-        if acting:
-            found[path] = Verdict(
-                state="unchecked",
-                source="rules",
-                evidence="; ".join(f"{rule.title} ({rule.id})" for rule in acting),
-            )
+        verdict = rules.verdict_by(acting)
+        if verdict is not None:
+            found[path] = verdict
     return found
+
+
+def _optimizer(model: keras.Model, given: str | keras.optimizers.Optimizer | None) -> Any:
+    """The optimizer to forecast training with: the one that is given, else the compiled one, else None."""
+    return keras.optimizers.get(given) if given else getattr(model, "optimizer", None)
+
+
+def _has_cudnn(target: str) -> bool:
+    return kernels.CUDNN_RNN in kernel_tables.ops(target)
 
 
 def _rows(data: Any, batch: int | None) -> Any:

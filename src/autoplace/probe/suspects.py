@@ -67,11 +67,7 @@ class Suspects:
 
     def verdict(self, path: str) -> Verdict | None:
         """What rules decide alone on a unit, because nothing can be run that would tell; None where nothing."""
-        acting = [suspicion.rule for suspicion in self._acting(path)]
-        if not acting:
-            return None
-        evidence = "; ".join(f"{rule.title} ({rule.id})" for rule in acting)
-        return Verdict(state="unchecked", source="rules", evidence=evidence)
+        return rules.verdict_by([suspicion.rule for suspicion in self._acting(path)])
 
     def named(self, path: str, verdict: Verdict) -> Verdict:
         """Return a verdict with the rules that explain it behind its evidence."""
@@ -93,7 +89,7 @@ class Suspects:
                 kind="rule",
                 unit=path,
                 action="not compared: the policy forces the device",
-                detail=f"{suspicion.rule.title} ({suspicion.rule.id})",
+                detail=suspicion.rule.named,
             )
             for path in paths
             for suspicion in self._by_unit.get(path, ())

@@ -4,6 +4,7 @@ In: a `Policy` from arguments and environment variables, rule files, facts about
 groups of exact paths, and which rules apply to which units. Never: a framework, a measurement, a placement.
 """
 
+from autoplace.rules.facts import PLUGINS as PLUGINS
 from autoplace.rules.facts import Surroundings as Surroundings
 from autoplace.rules.facts import UnitFacts as UnitFacts
 from autoplace.rules.facts import surroundings as surroundings
@@ -20,5 +21,6 @@ from autoplace.rules.policy import get_policy as get_policy
 from autoplace.rules.policy import set_policy as set_policy
 from autoplace.rules.rule import Conditions as Conditions
 from autoplace.rules.rule import Rule as Rule
+from autoplace.rules.rule import verdict_by as verdict_by
 from autoplace.rules.selection import resolve_groups as resolve_groups
 from autoplace.rules.selection import resolve_pins as resolve_pins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 import sys
@@ -130,19 +131,15 @@ class _Entry:
         return value
 
     def specifier(self, name: str, value: Any) -> str:
-        try:
-            return str(SpecifierSet(value)) if isinstance(value, str) and value else _refuse()
-        except InvalidSpecifier:
-            raise self.broken(name, "versions such as '>=1.0,<2'", repr(value)) from None
+        if isinstance(value, str) and value:
+            with contextlib.suppress(InvalidSpecifier):
+                return str(SpecifierSet(value))
+        raise self.broken(name, "versions such as '>=1.0,<2'", repr(value))
 
     def comparison(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or COMPARISON.fullmatch(value) is None:
             raise self.broken(name, "a comparison such as '>16'", repr(value))
         return value
-
-
-def _refuse() -> str:
-    raise InvalidSpecifier
 
 
 def _rule(table: Mapping[str, Any], file: str, number: int) -> Rule:

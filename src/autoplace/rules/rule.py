@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from autoplace.ir import Verdict
 
 Kind = Literal[
     "wrong_result",
@@ -120,6 +122,11 @@ class Rule:
     file: str = ""
 
     @property
+    def named(self) -> str:
+        """Its title and its id, for a sentence."""
+        return f"{self.title} ({self.id})"
+
+    @property
     def acts_alone(self) -> bool:
         """Whether it pins a unit without a probe: nothing can be run that would tell."""
         return self.probe == "none" and self.action == "pin_cpu" and self.confidence != "low"
@@ -133,3 +140,11 @@ class Rule:
 
 FORBIDDING = frozenset({"wrong_result", "nan", "memory", "hang", "crash"})
 """Kinds for which a unit may not run on the accelerator; a slow or missing kernel is only slow."""
+
+
+def verdict_by(acting: Sequence[Rule]) -> Verdict | None:
+    """Return the verdict of rules that act alone on a unit, where nothing is run; None where there is none."""
+    if not acting:
+        return None
+    evidence = "; ".join(rule.named for rule in acting)
+    return Verdict(state="unchecked", source="rules", evidence=evidence)

@@ -29,9 +29,12 @@ def gpu_ns(operation: Operation, profile: TimingProfile) -> int:
 def _launches(operation: Operation) -> int:
     """Kernels that an operation launches: a recurrent one is a graph of MPS with a kernel per time step."""
     if operation.op.startswith(CUDNN_RNN) and operation.inputs:
-        passes = BACKPROP_PASSES if "Backprop" in operation.op else 1
-        return 1 + passes * operation.inputs[0].shape[0]
+        return 1 + _passes(operation) * operation.inputs[0].shape[0]
     return 1
+
+
+def _passes(operation: Operation) -> int:
+    return BACKPROP_PASSES if "Backprop" in operation.op else 1
 
 
 def cpu_ns(operation: Operation, profile: TimingProfile) -> int:
@@ -80,8 +83,7 @@ def _recurrent(operation: Operation) -> float:
     sequence = operation.inputs[0]
     weights = operation.inputs[3]
     steps = math.prod(sequence.shape[:2])
-    passes = BACKPROP_PASSES if "Backprop" in operation.op else 1
-    return 2.0 * passes * steps * weights.elements
+    return 2.0 * _passes(operation) * steps * weights.elements
 
 
 def _mbytes(operation: Operation) -> float:

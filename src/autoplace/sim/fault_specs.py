@@ -10,17 +10,11 @@ lasts; without it, it stays. A short name, such as ``topk_over_16``, stands for 
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 from autoplace.errors import UnknownSimulationError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from autoplace.sim import package_data
 
 ANY = "*"
 KINDS = {
@@ -85,8 +79,7 @@ def missing_ops(faults: Iterable[FaultSpec]) -> frozenset[str]:
 @functools.cache
 def short_names() -> Mapping[str, tuple[str, ...]]:
     """Return what each short name stands for."""
-    file = resources.files("autoplace.sim").joinpath("data", "reported_faults.toml")
-    reported = tomllib.loads(file.read_text("utf-8"))["fault"]
+    reported = package_data.toml("data", "reported_faults.toml")["fault"]
     return {name: tuple(fault["faults"]) for name, fault in reported.items()}
 
 

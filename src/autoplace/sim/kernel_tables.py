@@ -8,21 +8,13 @@ Inc.): every kernel that the plugin registers, with its dtypes and host-memory a
 from __future__ import annotations
 
 import functools
-import json
-import lzma
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from itertools import product
 from typing import Any, Literal
 
 from autoplace.errors import UnknownSimulationError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from autoplace.sim import package_data
 
 PLUGIN = "tensorflow-metal"
 NEWEST = f"{PLUGIN}==1.2.0"  # what is simulated where nothing else is asked for
@@ -263,8 +255,7 @@ def _defaults(op: str) -> tuple[Kernel, ...]:
 @functools.cache
 def _gates() -> dict[str, Version]:
     """The macOS version that answers yes to a question that the plugin asks before it registers a kernel."""
-    file = resources.files("autoplace.sim").joinpath("data", "macos_gates.toml")
-    gates = tomllib.loads(file.read_text("utf-8"))["gate"]
+    gates = package_data.toml("data", "macos_gates.toml")["gate"]
     return {gate["question"]: tuple(gate["macos"]) for gate in gates}
 
 
@@ -275,6 +266,4 @@ def _tables() -> dict[str, Any]:
 
 @functools.cache
 def _packed(file: str) -> dict[str, Any]:
-    packed = resources.files("autoplace.sim").joinpath("data", file).read_bytes()
-    content: dict[str, Any] = json.loads(lzma.decompress(packed))
-    return content
+    return package_data.packed_json("data", file)

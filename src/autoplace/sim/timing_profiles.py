@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from autoplace.errors import FileProblem, UnknownSimulationError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from autoplace.sim import package_data
 
 SCHEMA = 1
 CONTRACTION = "contraction"
@@ -92,8 +87,7 @@ def load(name: str) -> TimingProfile:
             received=repr(name),
             fix=f"use profile={DEFAULT!r}",
         )
-    file = resources.files("autoplace.sim").joinpath("profiles", f"{name}.toml")
-    return parse(tomllib.loads(file.read_text("utf-8")))
+    return parse(package_data.toml("profiles", f"{name}.toml"))
 
 
 def parse(content: Mapping[str, Any]) -> TimingProfile:

@@ -139,7 +139,7 @@ class Arm:
         )
         self.steps_per_run = len(feed.batches)
         self._feed = feed.forever(step)
-        owner = owners(model, {path: unit.variables for path, unit in traced.units.items()})
+        owner = owners(model, traced.variables, seams.optimizers_of(model))
 
         def device_of(variable: keras.Variable) -> Device | None:
             return None if devices is None else devices.get(owner.get(id(variable), ""), CPU)

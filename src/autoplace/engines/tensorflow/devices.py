@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from autoplace.errors import TensorFlowMissingError, UnknownDeviceError
 from autoplace.ir import CPU, GPU, Device, Machine
-
-PLUGINS = ("tensorflow-metal", "tensorflow-metal-plugin", "metal-pluggable-device")
+from autoplace.rules import PLUGINS
 
 
 def check_backend() -> None:

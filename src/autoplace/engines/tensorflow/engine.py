@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import keras
 
@@ -23,6 +24,7 @@ from autoplace.engines.tensorflow.trace import trace
 from autoplace.engines.tensorflow.unit_probe import UnitInputs
 from autoplace.engines.tensorflow.unit_probe import UnitProbe as TensorFlowUnitProbe
 from autoplace.ir import CPU, Device, Machine
+from autoplace.rules import UnitFacts
 
 
 class TensorFlowSession:
@@ -45,8 +47,12 @@ class TensorFlowSession:
             )
         self.graph = self._trace.graph
         self.context = _context(model, step)
-        self.facts = unit_facts(self._trace, training=step == "train_step")
         self.optimizers = tuple(type(o).__name__ for o in seams.optimizers_of(model))
+
+    @cached_property
+    def facts(self) -> tuple[UnitFacts, ...]:
+        """What rules are compared with; read when a warmup asks, as a plan handed in needs none."""
+        return unit_facts(self._trace, training=self._step == "train_step")
 
     def probes(self, path: str) -> Mapping[Device, UnitProbe]:
         """Return probes of a unit on the CPU and on the accelerator, on the same values."""

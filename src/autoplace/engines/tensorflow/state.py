@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import keras
@@ -96,10 +96,11 @@ class Copies:
 def owners(
     model: keras.Model,
     unit_variables: Mapping[str, list[keras.Variable]],
+    optimizers: Sequence[keras.optimizers.Optimizer],
 ) -> dict[int, str]:
     """Return {id(variable): path of the unit that it moves with}: its weights, and the slots of these."""
     owner = {id(v): path for path, variables in unit_variables.items() for v in variables}
-    for optimizer in seams.optimizers_of(model):
+    for optimizer in optimizers:
         references = seams.slot_references(optimizer, model.trainable_variables)
         for slot, weight in references.items():
             if id(weight) in owner:

@@ -112,6 +112,11 @@ class Trace:
     inputs: Mapping[str, tf.Tensor]
     foreign: list[tf.Variable]
 
+    @property
+    def variables(self) -> dict[str, list[keras.Variable]]:
+        """Variables of each unit."""
+        return {path: unit.variables for path, unit in self.units.items()}
+
 
 @dataclass(kw_only=True)
 class _Seen:
@@ -281,9 +286,14 @@ def trace(
     )
 
 
+def outputs_of(model: keras.Model, x: Any, *, training: bool) -> Any:
+    """Call a model as Keras' own steps do: with `training` only where its `call` takes it."""
+    return model(x, training=training) if seams.takes_training(model) else model(x)
+
+
 def _forward(model: keras.Model, batch: Any, *, training: bool, is_compiled: bool) -> None:
     x, y, _ = seams.unpack(batch)
-    y_pred = model(x, training=training) if seams.takes_training(model) else model(x)
+    y_pred = outputs_of(model, x, training=training)
     if training and is_compiled:
         seams.build_compiled_state(model, y, y_pred)
 

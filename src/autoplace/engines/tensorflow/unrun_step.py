@@ -13,7 +13,8 @@ from autoplace.engines.tensorflow import seams
 from autoplace.engines.tensorflow.facts import unit_facts
 from autoplace.engines.tensorflow.operations import step_operations
 from autoplace.engines.tensorflow.pins import Pins
-from autoplace.engines.tensorflow.trace import Trace, trace
+from autoplace.engines.tensorflow.state import owners
+from autoplace.engines.tensorflow.trace import Trace, outputs_of, trace
 from autoplace.ir import CPU, LayerGraph, StepOperations
 from autoplace.rules import UnitFacts
 
@@ -76,7 +77,8 @@ def _step(
 
     def train(data: Any) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            outputs = keras.tree.flatten(_call(model, data))
+            x, _, _ = seams.unpack(data)
+            outputs = keras.tree.flatten(outputs_of(model, x, training=True))
             squares = [
                 tf.reduce_mean(tf.square(tf.cast(output, tf.float32)))
                 for output in outputs
@@ -92,11 +94,6 @@ def _step(
     return train
 
 
-def _call(model: keras.Model, data: Any) -> Any:
-    x, _, _ = seams.unpack(data)
-    return model(x, training=True) if seams.takes_training(model) else model(x)
-
-
 def _placeholder(value: Any) -> Any:
     if value is None:
         return None
@@ -108,19 +105,11 @@ def _handles(
     model: keras.Model, traced: Trace, optimizer: keras.optimizers.Optimizer | None
 ) -> dict[int, str]:
     """Path of the unit by the id of a variable's handle: of its weights, and of their slots."""
-    owner = {
-        id(variable): path for path, unit in traced.units.items() for variable in unit.variables
-    }
-    found = {
+    owner = owners(model, traced.variables, [] if optimizer is None else [optimizer])
+    weights = [weight for weights in traced.variables.values() for weight in weights]
+    slots = [] if optimizer is None else optimizer.variables
+    return {
         id(seams.tensor_of(variable).handle): owner[id(variable)]
-        for unit in traced.units.values()
-        for variable in unit.variables
+        for variable in (*weights, *slots)
+        if id(variable) in owner
     }
-    if optimizer is None:
-        return found
-    references = seams.slot_references(optimizer, model.trainable_variables)
-    for slot in optimizer.variables:
-        weight = references.get(id(slot))
-        if weight is not None and id(weight) in owner:
-            found[id(seams.tensor_of(slot).handle)] = owner[id(weight)]
-    return found
